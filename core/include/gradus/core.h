@@ -1,0 +1,20 @@
+#pragma once
+// The engine alone: tensors, ops, gradients.
+#include <gradus/autograd.h>
+#include <gradus/elementwise.h>
+#include <gradus/factories.h>
+#include <gradus/gradcheck.h>
+#include <gradus/index.h>
+#include <gradus/layout.h>
+#include <gradus/loss.h>
+#include <gradus/mask.h>
+#include <gradus/matmul.h>
+#include <gradus/norm.h>
+#include <gradus/print.h>
+#include <gradus/random.h>
+#include <gradus/record.h>
+#include <gradus/reduce.h>
+#include <gradus/softmax.h>
+#include <gradus/tensor.h>
+#include <gradus/threads.h>
+#include <gradus/update.h>

@@ -1,0 +1,78 @@
+#pragma once
+// A step of the recorded history, and what it saves for its gradient.
+#include <gradus/tensor.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace gradus::detail {
+
+/// One recorded op (or one leaf). It points to the nodes of its inputs, never to their data, and never to its own output.
+struct GRADUS_API Node : Counted {
+  Node(const char* op, const Tensor& output);
+  virtual ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+  static void* operator new(std::size_t bytes);
+  static void operator delete(void* block, std::size_t bytes);
+
+  /// The inputs' nodes in slot order; null where no gradient is wanted.
+  virtual std::span<Ref<Node>> edges() { return {}; }
+  /// into[i] = the gradient for slot i, for every slot with an edge, given the complete gradient of the output.
+  virtual void gradients(const Tensor& /*g*/, std::span<Tensor> /*into*/) {}
+  /// Calls visit(slot, saved) for each tensor saved for the slot's formula.
+  virtual void visit_saved(const std::function<void(std::size_t, const Tensor&)>& /*visit*/) const {}
+  /// Forgets the saved tensors.
+  virtual void release_saved() {}
+
+  const char* op;
+  const std::uint64_t order;  // of creation: inputs come before what is made from them
+  const Shape shape;
+  const DType dtype;
+  const bool leaf;
+  bool consumed = false;
+
+  using Hook = std::pair<HookId, std::function<Tensor(const Tensor&)>>;
+  std::unique_ptr<std::vector<Hook>> hooks;
+
+  /// The tensor whose grad is filled: a leaf, or a tensor with retain_grad. Not counted, so that a gradient with a history of
+  /// its own makes no cycle; the tensor clears it when it dies. Guarded by `lock`.
+  TensorImpl* sink = nullptr;
+  std::atomic_flag lock{};
+};
+
+/// A tensor kept for a gradient formula. It remembers the version of its memory: a later in-place change is an error.
+/// What requires a gradient is kept as an alias (same data and history, no grad of its own), again so that no cycle can form.
+class GRADUS_API Saved {
+ public:
+  explicit Saved(const Tensor& tensor);
+  /// The tensor, for node's formula. Error where its memory was changed since.
+  const Tensor& unpack(const Node& node) const;
+  const Tensor& peek() const { return tensor_; }
+
+ private:
+  Tensor tensor_;
+  std::uint32_t version_;
+};
+
+/// The op's own output, kept without its place in the history (that would be a cycle) and given it back on use.
+class GRADUS_API SavedOutput {
+ public:
+  explicit SavedOutput(const Tensor& output);
+  Tensor unpack(Node& node) const;
+  const Tensor& peek() const { return data_.peek(); }
+
+ private:
+  Saved data_;
+};
+
+/// Another handle object on the same data; with `node` as its place in the history.
+GRADUS_API Tensor alias(const Tensor& tensor, Ref<Node> node);
+
+GRADUS_API bool recording();
+
+}  // namespace gradus::detail

@@ -1,0 +1,76 @@
+#pragma once
+// Parts of a tensor, and the ops that put parts back.
+#include <gradus/tensor.h>
+
+#include <initializer_list>
+#include <optional>
+#include <vector>
+
+namespace gradus {
+
+/// start:stop:step as in Python; a missing bound means "from the beginning" or "to the end". step ≥ 1.
+struct Slice {
+  constexpr Slice() = default;
+  constexpr Slice(std::optional<std::int64_t> from, std::optional<std::int64_t> to, std::int64_t by = 1)
+      : start(from), stop(to), step(by) {}
+  std::optional<std::int64_t> start{}, stop{};
+  std::int64_t step = 1;
+};
+struct EllipsisType {};
+struct NewAxis {};
+inline constexpr EllipsisType Ellipsis{};  ///< as many whole dims as are left
+inline constexpr NewAxis None{};           ///< a new dim of size 1
+
+/// One entry of `x.index({...})`: an integer (drops the dim), a Slice, Ellipsis or None.
+class GRADUS_API Index {
+ public:
+  enum class Kind { Integer, Slice, Ellipsis, None };
+  template <class T>
+    requires(std::is_integral_v<T> && !std::is_same_v<T, bool>)
+  Index(T integer) : kind_(Kind::Integer), integer_(static_cast<std::int64_t>(integer)) {}
+  Index(gradus::Slice slice) : kind_(Kind::Slice), slice_(slice) {}
+  Index(EllipsisType) : kind_(Kind::Ellipsis) {}
+  Index(NewAxis) : kind_(Kind::None) {}
+
+  Kind kind() const { return kind_; }
+  std::int64_t integer() const { return integer_; }
+  const gradus::Slice& slice() const { return slice_; }
+
+ private:
+  Kind kind_;
+  std::int64_t integer_ = 0;
+  gradus::Slice slice_{};
+};
+
+/// Basic indexing (view) : dx = G in its place, zeros elsewhere.
+GRADUS_API Tensor index(const Tensor& x, const std::vector<Index>& indices);
+/// Every step-th element of dim from start to stop (view); bounds are clipped as in Python.
+GRADUS_API Tensor slice(const Tensor& x, std::int64_t dim, std::optional<std::int64_t> start,
+                        std::optional<std::int64_t> stop, std::int64_t step = 1);
+/// `length` elements of dim from start (view). Error outside the dim.
+GRADUS_API Tensor narrow(const Tensor& x, std::int64_t dim, std::int64_t start, std::int64_t length);
+/// One element of dim, which is dropped (view).
+GRADUS_API Tensor select(const Tensor& x, std::int64_t dim, std::int64_t index);
+/// Parts of `size` along dim (the last may be smaller); `chunks` parts of equal size; each element of dim (views).
+GRADUS_API std::vector<Tensor> split(const Tensor& x, std::int64_t size, std::int64_t dim = 0);
+GRADUS_API std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, std::int64_t dim = 0);
+GRADUS_API std::vector<Tensor> unbind(const Tensor& x, std::int64_t dim = 0);
+/// Zeros of size `size` along dim with x at start, start + step, … : dx = slice(G). The adjoint of slice.
+GRADUS_API Tensor slice_scatter(const Tensor& x, std::int64_t dim, std::int64_t size, std::int64_t start,
+                                std::int64_t step = 1);
+/// y[..., i, ...] = x[..., index[i], ...] along dim, index 1-d Int64 : dx = scatter of G, repeated indices add up.
+/// Error for an index outside [0, x.size(dim)).
+GRADUS_API Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index);
+/// Rows of a table: weight [num, dim], indices Int64 of any shape → [*indices, dim] : dweight = G's rows added up at their
+/// indices (row `padding_idx` stays 0). Error for an index outside [0, num). (torch.nn.functional.embedding)
+GRADUS_API Tensor embedding(const Tensor& weight, const Tensor& indices, std::optional<std::int64_t> padding_idx = {});
+/// Zeros of shape [num, dim] with the rows of x added at `indices` : dx = G's rows. The adjoint of embedding.
+GRADUS_API Tensor embedding_scatter(const Tensor& x, const Tensor& indices, std::int64_t num,
+                                    std::optional<std::int64_t> padding_idx = {});
+/// y[i][j] = x[index[i][j]][j] (dim 0), likewise along other dims; index is no larger than x in the other dims
+/// : dx = scatter_add of G.
+GRADUS_API Tensor gather(const Tensor& x, std::int64_t dim, const Tensor& index);
+/// x with y[index[i][j]][j] += src[i][j] (dim 0), likewise along other dims : dx = G, dsrc = gather(G).
+GRADUS_API Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& src);
+
+}  // namespace gradus

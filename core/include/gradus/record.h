@@ -1,0 +1,173 @@
+#pragma once
+// How an op meets the tape. Every op of this library is written with `record`, and so can yours be:
+//
+//   // Y = A·B :  dA = G·Bᵀ,  dB = Aᵀ·G
+//   return record("matmul", product(a, b),
+//                 wrt(a, saving(b), [](const Tensor& g, const Tensor& b) { return matmul(g, b.transpose(-2, -1)); }),
+//                 wrt(b, saving(a), [](const Tensor& g, const Tensor& a) { return matmul(a.transpose(-2, -1), g); }));
+//
+// Each `wrt` names one input and the formula of its gradient, given the upstream gradient `g` and the saved tensors.
+// The saving list is all that is kept alive; a lambda captures plain numbers and shapes only. Write `output` in the list
+// for the op's own result. Formulas are written with differentiable ops, so that gradients of gradients follow. A formula
+// is called only where its input requires a gradient, and may return an undefined tensor for "zero".
+#include <gradus/detail/node.h>
+#include <gradus/tensor.h>
+
+#include <array>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace gradus {
+
+/// Stands for the op's own output in a saving list.
+struct OwnOutput {};
+inline constexpr OwnOutput output{};
+
+template <class... S>
+struct Saving {
+  std::tuple<const S*...> tensors;
+};
+
+/// The tensors (or `output`) that a formula needs besides the upstream gradient.
+template <class... S>
+Saving<S...> saving(const S&... tensors) {
+  return {{&tensors...}};
+}
+
+template <class F, class... S>
+struct Wrt {
+  const Tensor& input;
+  Saving<S...> saved;
+  F formula;
+};
+
+template <class F>
+Wrt<F> wrt(const Tensor& input, F formula) {
+  return {input, {}, std::move(formula)};
+}
+template <class F, class... S>
+Wrt<F, S...> wrt(const Tensor& input, Saving<S...> saved, F formula) {
+  return {input, saved, std::move(formula)};
+}
+
+namespace detail {
+
+template <class S>
+using SavedAs = std::conditional_t<std::is_same_v<S, OwnOutput>, SavedOutput, Saved>;
+
+inline const Tensor& saved_source(const Tensor* tensor, const Tensor&) { return *tensor; }
+inline const Tensor& saved_source(const OwnOutput*, const Tensor& output) { return output; }
+
+/// A formula with its saved tensors.
+template <class F, class... S>
+struct Formula {
+  Formula(const Wrt<F, S...>& w, const Tensor& output)
+      : saved(std::apply(
+            [&](const S*... s) { return std::tuple<SavedAs<S>...>(SavedAs<S>(saved_source(s, output))...); },
+            w.saved.tensors)),
+        formula(w.formula) {}
+  Tensor operator()(Node& node, const Tensor& g) const {
+    return std::apply([&](const auto&... s) { return formula(g, s.unpack(node)...); }, saved);
+  }
+  std::tuple<SavedAs<S>...> saved;
+  F formula;
+};
+
+template <class W>
+struct FormulaOf;
+template <class F, class... S>
+struct FormulaOf<Wrt<F, S...>> {
+  using type = Formula<F, S...>;
+};
+
+inline bool wanted(const Tensor& input) { return input.defined() && input.requires_grad(); }
+
+template <class... W>
+class OpNode final : public Node {
+ public:
+  OpNode(const char* op, const Tensor& output, const W&... w) : Node(op, output) {
+    keep(output, std::index_sequence_for<W...>(), w...);
+  }
+  std::span<Ref<Node>> edges() override { return edges_; }
+  void gradients(const Tensor& g, std::span<Tensor> into) override {
+    each([&](std::size_t i, auto& formula) { into[i] = (*formula)(*this, g); });
+  }
+  void visit_saved(const std::function<void(std::size_t, const Tensor&)>& visit) const override {
+    const_cast<OpNode*>(this)->each([&](std::size_t i, auto& formula) {
+      std::apply([&](const auto&... s) { (visit(i, s.peek()), ...); }, formula->saved);
+    });
+  }
+  void release_saved() override {
+    each([](std::size_t, auto& formula) { formula.reset(); });
+  }
+
+ private:
+  template <std::size_t... I>
+  void keep(const Tensor& output, std::index_sequence<I...>, const W&... w) {
+    (
+        [&] {
+          if (!wanted(w.input)) return;
+          edges_[I] = w.input.impl().node;
+          std::get<I>(formulas_).emplace(w, output);
+        }(),
+        ...);
+  }
+  template <class Visit>
+  void each(Visit&& visit) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      ((std::get<I>(formulas_) ? visit(I, std::get<I>(formulas_)) : void()), ...);
+    }(std::index_sequence_for<W...>());
+  }
+
+  std::array<Ref<Node>, sizeof...(W)> edges_;
+  std::tuple<std::optional<typename FormulaOf<W>::type>...> formulas_;
+};
+
+/// A node with any number of like inputs: formula(g, i) is the gradient for the i-th.
+template <class F>
+class ListNode final : public Node {
+ public:
+  ListNode(const char* op, const Tensor& output, const std::vector<Tensor>& inputs, F formula)
+      : Node(op, output), edges_(inputs.size()), formula_(std::move(formula)) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) edges_[i] = inputs[i].impl().node;
+  }
+  std::span<Ref<Node>> edges() override { return edges_; }
+  void gradients(const Tensor& g, std::span<Tensor> into) override {
+    for (std::size_t i = 0; i < edges_.size(); ++i)
+      if (edges_[i]) into[i] = formula_(g, i);
+  }
+
+ private:
+  std::vector<Ref<Node>> edges_;
+  F formula_;
+};
+
+}  // namespace detail
+
+/// Gives `y`, a fresh result of `op`, its place in the history: one `wrt` an input. Keeps nothing where gradients are off
+/// or no input requires one. `op` must outlive the tensor (a literal).
+template <class... W>
+Tensor record(const char* op, Tensor y, const W&... w) {
+  if (!detail::recording() || !(detail::wanted(w.input) || ...)) return y;
+  auto node = detail::Ref<detail::Node>::adopt(new detail::OpNode<W...>(op, y, w...));
+  y.impl().node = std::move(node);
+  return y;
+}
+
+/// The same for ops with a list of like inputs (all defined); formula(g, i) is the gradient for the i-th.
+template <class F>
+Tensor record_list(const char* op, Tensor y, const std::vector<Tensor>& inputs, F formula) {
+  if (!detail::recording()) return y;
+  for (const Tensor& input : inputs) {
+    if (!input.requires_grad()) continue;
+    y.impl().node =
+        detail::Ref<detail::Node>::adopt(new detail::ListNode<F>(op, y, inputs, std::move(formula)));
+    break;
+  }
+  return y;
+}
+
+}  // namespace gradus

@@ -1,0 +1,172 @@
+#pragma once
+// The number crunching behind the ops: raw pointers, sizes and strides, no Tensor.
+//
+// The functions in `Table` are compiled once per instruction set (folder isa/) and do one piece of work on the calling
+// thread. The functions below it choose the set, cut the work into pieces whose size never depends on the number of
+// threads (so neither does any result), and run them on the pool. Strides are in elements. "Rows" are contiguous.
+#include <gradus/dtype.h>
+#include <gradus/shape.h>
+
+#include <cstdint>
+
+namespace gradus::kernels {
+
+using i64 = std::int64_t;
+
+// One input; p and q are the op's numbers.
+enum class Unary : std::uint8_t {
+  Copy, Neg, Abs, Sign, Exp, Log, Sqrt, Rsqrt, Square, Reciprocal, Sin, Cos, Tanh, Sigmoid, Relu,
+  Gelu,       // x·Φ(x)
+  GeluTanh,   // the tanh approximation
+  Silu,       // x·sigmoid(x)
+  AddScalar,  // x + p
+  MulScalar,  // x · p
+  DivScalar,  // x / p
+  RSubScalar, // p - x
+  RDivScalar, // p / x
+  PowScalar,  // x ^ p
+  Clamp,      // min(max(x, p), q), NaN stays
+};
+
+// Two inputs. The *Backward ones take the upstream gradient g first.
+enum class Binary : std::uint8_t {
+  Add, Sub, Mul, Div, Pow, Maximum, Minimum,
+  TanhBackward,      // (g, y): g·(1 - y²)
+  SigmoidBackward,   // (g, y): g·y·(1 - y)
+  ReluBackward,      // (g, y): y > 0 ? g : 0
+  GeluBackward,      // (g, x): g·(Φ(x) + x·φ(x))
+  GeluTanhBackward,  // (g, x)
+  SiluBackward,      // (g, x): g·s·(1 + x·(1 - s)), s = sigmoid(x)
+};
+
+enum class Compare : std::uint8_t { Eq, Ne, Lt, Le, Gt, Ge };
+
+enum class Reduce : std::uint8_t { Sum, Max, Min };  // Max and Min: NaN wins
+
+// One run along the innermost dimension, each operand with its own stride (0 repeats one element). y may be an input,
+// element for element. The value of an element never depends on its place in the run or on the strides.
+using UnaryRun = void (*)(i64 n, const void* x, i64 sx, void* y, i64 sy, double p, double q);
+using BinaryRun = void (*)(i64 n, const void* a, i64 sa, const void* b, i64 sb, void* y, i64 sy);
+using SelectRun = void (*)(i64 n, const bool* c, i64 sc, const void* a, i64 sa, const void* b, i64 sb, void* y, i64 sy);
+
+// One matrix product C = A·B (+ C where accumulate): A is m×k, B is k×n, C is m×n, each with a row and a column stride.
+struct Gemm {
+  i64 m, n, k;
+  const void* a;
+  i64 a_row, a_col;
+  const void* b;
+  i64 b_row, b_col;
+  void* c;
+  i64 c_row;  // c's columns are neighbours
+  bool accumulate;
+  const void* bias;  // n numbers added to each row, or null
+};
+
+struct AdamStep {
+  double lr, beta1, beta2, eps, weight_decay;
+  double correction1, correction2;  // 1 - beta^t
+  bool decoupled;                   // AdamW
+  bool maximize;
+};
+
+struct SgdStep {
+  double lr, momentum, dampening, weight_decay;
+  bool nesterov, maximize, first;  // first: the momentum buffer is born from this gradient
+};
+
+// A Bernoulli field: element i is dropped iff word i of the Philox stream (key, counter offset) < threshold.
+struct DropoutField {
+  std::uint64_t seed, offset;  // key; the stream's first block of four words
+  double p;
+};
+
+struct Table {
+  const char* name;
+
+  UnaryRun (*unary)(Unary op, DType dtype);        // null where the pair has no meaning
+  BinaryRun (*binary)(Binary op, DType dtype);     // y has the dtype of the inputs
+  BinaryRun (*compare)(Compare op, DType dtype);   // y is bool
+  SelectRun (*select)(DType dtype);                // y = c ? a : b
+  UnaryRun (*cast)(DType from, DType to);          // float to int truncates (NaN and what does not fit gives 0)
+
+  // y[o, i] = op over r of x[o, r, i] for i in [i0, i1); x is [outer, n, inner] contiguous, y is [outer, inner].
+  void (*reduce)(Reduce op, DType dtype, i64 outer, i64 n, i64 inner, i64 i0, i64 i1, const void* x, void* y);
+  // Σ x over n neighbours in double.
+  double (*sum_run)(DType dtype, i64 n, const void* x);
+  void (*argmax_rows)(DType dtype, i64 rows, i64 n, const void* x, i64* y);  // first of ties, NaN wins
+
+  void (*gemm)(DType dtype, const Gemm& g);
+
+  // Rows of n neighbours. (Float32 and Float64)
+  void (*softmax)(DType dtype, i64 rows, i64 n, const void* x, void* y);
+  void (*softmax_backward)(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);      // y∘(g - Σ g∘y)
+  void (*log_softmax)(DType dtype, i64 rows, i64 n, const void* x, void* y);
+  void (*log_softmax_backward)(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);  // g - eʸ Σ g
+  // y = (x - mean)·rstd·gamma + beta; gamma and beta may be null; mean and rstd (one each a row) are written. Two-pass.
+  void (*layer_norm)(DType dtype, i64 rows, i64 n, const void* x, const void* gamma, const void* beta, double eps,
+                     void* y, void* mean, void* rstd);
+  // dx = rstd·(g∘γ - mean(g∘γ) - x̂·mean(g∘γ∘x̂))
+  void (*layer_norm_backward)(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* gamma,
+                              const void* mean, const void* rstd, void* dx);
+  // dgamma[i] = Σ g·x̂, dbeta[i] = Σ g over rows, for i in [i0, i1); either output may be null.
+  void (*layer_norm_backward_params)(DType dtype, i64 rows, i64 n, i64 i0, i64 i1, const void* g, const void* x,
+                                     const void* mean, const void* rstd, void* dgamma, void* dbeta);
+  // Per row r with target t = target[r]: loss[r] = w_t·(1-ε)·(lse - x_t) + ε/n·Σ_j w_j·(lse - x_j); 0 where t is
+  // `ignore`. lse[r] is written. weight (n numbers) may be null for 1.
+  void (*cross_entropy)(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore, double smoothing,
+                        const void* weight, void* loss, void* lse);
+  // dx[r, j] = scale[r]·d loss[r]/d x[r, j], exactly 0 for ignored rows.
+  void (*cross_entropy_backward)(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore,
+                                 double smoothing, const void* weight, const void* lse, const void* scale, void* dx);
+  // y[i] = dropped(first + i) ? 0 : x[i]/(1-p), for n neighbours; first is a multiple of 4.
+  void (*dropout)(DType dtype, const DropoutField& field, i64 first, i64 n, const void* x, void* y);
+  // n words of the Philox stream (key seed, counter offset + ...), from word `first` (a multiple of 4).
+  void (*philox)(std::uint64_t seed, std::uint64_t offset, i64 first, i64 n, std::uint32_t* words);
+
+  void (*adam)(DType dtype, i64 n, const AdamStep& s, void* param, const void* grad, void* m, void* v, void* v_max);
+  void (*sgd)(DType dtype, i64 n, const SgdStep& s, void* param, const void* grad, void* buffer);
+};
+
+/// The table of the instruction set in use: the best one that the processor has, or a lower one pinned by GRADUS_ISA.
+const Table& table();
+
+/// Elements that one piece of an elementwise job holds.
+inline constexpr i64 piece = 16384;
+
+// ---- elementwise over arbitrary strides: dims of `shape`, one Shape of strides an operand; y is written.
+void unary(UnaryRun run, DType in, DType out, const Shape& shape, const void* x, const Shape& sx, void* y,
+           const Shape& sy, double p = 0, double q = 0);
+void binary(BinaryRun run, DType in, DType out, const Shape& shape, const void* a, const Shape& sa, const void* b,
+            const Shape& sb, void* y, const Shape& sy);
+void select(DType dtype, const Shape& shape, const bool* c, const Shape& sc, const void* a, const Shape& sa,
+            const void* b, const Shape& sb, void* y, const Shape& sy);
+
+// ---- the same, cut into pieces, of the functions in the table
+void reduce(Reduce op, DType dtype, i64 outer, i64 n, i64 inner, const void* x, void* y);
+void argmax_rows(DType dtype, i64 rows, i64 n, const void* x, i64* y);
+/// `batch` products like `first`, the i-th with a, b and c moved on by a_offsets[i], b_offsets[i] and i·c_step elements.
+/// Large products are cut by rows of C, small ones bundled.
+void gemm(DType dtype, i64 batch, const Gemm& first, const i64* a_offsets, const i64* b_offsets, i64 c_step);
+void softmax(DType dtype, i64 rows, i64 n, const void* x, void* y);
+void softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);
+void log_softmax(DType dtype, i64 rows, i64 n, const void* x, void* y);
+void log_softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);
+void layer_norm(DType dtype, i64 rows, i64 n, const void* x, const void* gamma, const void* beta, double eps, void* y,
+                void* mean, void* rstd);
+void layer_norm_backward(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* gamma,
+                         const void* mean, const void* rstd, void* dx);
+void layer_norm_backward_params(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* mean,
+                                const void* rstd, void* dgamma, void* dbeta);
+void cross_entropy(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore, double smoothing,
+                   const void* weight, void* loss, void* lse);
+void cross_entropy_backward(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore,
+                            double smoothing, const void* weight, const void* lse, const void* scale, void* dx);
+void dropout(DType dtype, const DropoutField& field, i64 n, const void* x, void* y);
+void adam(DType dtype, i64 n, const AdamStep& s, void* param, const void* grad, void* m, void* v, void* v_max);
+void sgd(DType dtype, i64 n, const SgdStep& s, void* param, const void* grad, void* buffer);
+/// y[r, :] = table[index[r], :] for rows of n elements.
+void gather_rows(DType dtype, i64 rows, i64 n, const void* x, const i64* index, void* y);
+/// y[index[r], :] += g[r, :] into y of `y_rows` rows, in the order of r whatever the number of threads.
+void scatter_add_rows(DType dtype, i64 rows, i64 n, const void* g, const i64* index, i64 y_rows, void* y);
+
+}  // namespace gradus::kernels

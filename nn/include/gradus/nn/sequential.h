@@ -1,0 +1,84 @@
+#pragma once
+#include <gradus/nn/module.h>
+
+#include <concepts>
+#include <memory>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+namespace gradus::nn {
+
+/// What Sequential takes: a module or any other copyable thing that maps a Tensor to a Tensor.
+template <class L>
+concept Layer = std::copy_constructible<L> && requires(const L& layer, const Tensor& x) {
+  { layer(x) } -> std::convertible_to<Tensor>;
+};
+
+/// Layers applied one after the other: `nn::Sequential(nn::Linear(2, 16), nn::ReLU(), nn::Linear(16, 1))`.
+/// The members are called "0", "1", … and are held by value: copying a Sequential copies its layers (which share
+/// tensors with the originals, like any copied module). Functions such as lambdas may stand between modules.
+class GRADUS_API Sequential : public Module {
+ public:
+  Sequential() = default;
+  template <Layer... Layers>
+  requires(sizeof...(Layers) > 0) explicit Sequential(Layers... layers) { (push_back(std::move(layers)), ...); }
+
+  template <Layer L>
+  Sequential& push_back(L layer) {
+    steps_.emplace_back(std::make_unique<HeldLayer<L>>(std::move(layer)));
+    return *this;
+  }
+  std::size_t size() const { return steps_.size(); }
+  /// The i-th layer as an L. Error outside the list or where it is another type.
+  template <class L>
+  L& get(std::size_t i) {
+    return *static_cast<L*>(find(i, typeid(L)));
+  }
+  template <class L>
+  const L& get(std::size_t i) const {
+    return *static_cast<const L*>(find(i, typeid(L)));
+  }
+
+  /// The last layer's result; x itself where there is no layer.
+  Tensor operator()(const Tensor& x) const;
+  void fields(Fields& f) override;
+
+ private:
+  struct Held {
+    virtual ~Held() = default;
+    virtual std::unique_ptr<Held> copy() const = 0;
+    virtual Tensor call(const Tensor& x) const = 0;
+    virtual Module* module() = 0;
+    virtual void* get(const std::type_info& type) = 0;
+  };
+  template <class L>
+  struct HeldLayer final : Held {
+    explicit HeldLayer(L l) : layer(std::move(l)) {}
+    std::unique_ptr<Held> copy() const override { return std::make_unique<HeldLayer>(layer); }
+    Tensor call(const Tensor& x) const override { return layer(x); }
+    Module* module() override {
+      if constexpr (std::derived_from<L, Module>) return &layer;
+      return nullptr;
+    }
+    void* get(const std::type_info& type) override { return type == typeid(L) ? &layer : nullptr; }
+    L layer;
+  };
+  /// A layer of any type with the value semantics of that type.
+  struct Step {
+    explicit Step(std::unique_ptr<Held> layer) : held(std::move(layer)) {}
+    Step(const Step& other) : held(other.held->copy()) {}
+    Step(Step&&) noexcept = default;
+    Step& operator=(const Step& other) { return *this = Step(other); }
+    Step& operator=(Step&&) noexcept = default;
+    ~Step() = default;
+    std::unique_ptr<Held> held;
+  };
+
+  void* find(std::size_t i, const std::type_info& type) const;
+
+  std::vector<Step> steps_;
+};
+
+}  // namespace gradus::nn

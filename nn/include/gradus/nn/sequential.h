@@ -22,8 +22,12 @@ concept Layer = std::copy_constructible<L> && requires(const L& layer, const Ten
 class GRADUS_API Sequential : public Module {
  public:
   Sequential() = default;
-  template <Layer... Layers>
-  requires(sizeof...(Layers) > 0) explicit Sequential(Layers... layers) { (push_back(std::move(layers)), ...); }
+  template <class First, class... Rest>
+  requires(sizeof...(Rest) > 0 || !std::same_as<First, Sequential>) && Layer<First> &&
+      (Layer<Rest> && ...) explicit Sequential(First first, Rest... rest) {
+    push_back(std::move(first));
+    (push_back(std::move(rest)), ...);
+  }
 
   template <Layer L>
   Sequential& push_back(L layer) {

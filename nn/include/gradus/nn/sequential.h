@@ -16,6 +16,10 @@ concept Layer = std::copy_constructible<L> && requires(const L& layer, const Ten
   { layer(x) } -> std::convertible_to<Tensor>;
 };
 
+/// Layers to make an S of; one S alone is copied instead.
+template <class S, class First, class... Rest>
+concept LayersOf = (sizeof...(Rest) > 0 || !std::same_as<First, S>)&&Layer<First> && (Layer<Rest> && ...);
+
 /// Layers applied one after the other: `nn::Sequential(nn::Linear(2, 16), nn::ReLU(), nn::Linear(16, 1))`.
 /// The members are called "0", "1", … and are held by value: copying a Sequential copies its layers (which share
 /// tensors with the originals, like any copied module). Functions such as lambdas may stand between modules.
@@ -23,8 +27,8 @@ class GRADUS_API Sequential : public Module {
  public:
   Sequential() = default;
   template <class First, class... Rest>
-  requires(sizeof...(Rest) > 0 || !std::same_as<First, Sequential>) && Layer<First> &&
-      (Layer<Rest> && ...) explicit Sequential(First first, Rest... rest) {
+  requires LayersOf<Sequential, First, Rest...>
+  explicit Sequential(First first, Rest... rest) {
     push_back(std::move(first));
     (push_back(std::move(rest)), ...);
   }

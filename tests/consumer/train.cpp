@@ -1,0 +1,24 @@
+// The first program a user writes, and the two numbers that say whether it trains.
+#include <gradus/gradus.h>
+
+#include <iostream>
+
+using namespace gradus;
+
+int main() {
+  manual_seed(0);
+  Tensor x = randn({100, 2}), y = randn({100, 1});
+  auto net = nn::Sequential(nn::Linear(2, 16), nn::ReLU(), nn::Linear(16, 1));
+  optim::Adam opt(net.parameters(), {.lr = 1e-2});
+  float first = 0, last = 0;
+  for (int step = 0; step < 200; ++step) {
+    opt.zero_grad();
+    Tensor loss = mse_loss(net(x), y);
+    loss.backward();
+    opt.step();
+    last = loss.item<float>();
+    if (step == 0) first = last;
+  }
+  std::cout << "first loss " << first << ", last loss " << last << '\n';
+  return last < first ? 0 : 1;
+}

@@ -1,0 +1,104 @@
+#include <gradus/elementwise.h>
+#include <gradus/layout.h>
+#include <gradus/matmul.h>
+#include <gradus/nn/attention.h>
+#include <gradus/softmax.h>
+
+#include <cmath>
+
+#include "check.h"
+
+namespace gradus::nn {
+namespace {
+
+constexpr const char* op = "MultiHeadAttention";
+
+Tensor as_bool(const Tensor& mask) { return mask.dtype() == Bool ? mask : mask != 0; }
+
+/// The mask as [B or 1, h or 1, Lq or 1, Lk].
+Tensor over_heads(const Tensor& mask, std::int64_t batch, std::int64_t heads, std::int64_t lq, std::int64_t lk) {
+  const Shape all{batch, heads, lq, lk};
+  const auto fits = [](std::int64_t size, std::int64_t whole) { return size == whole || size == 1; };
+  const Shape& is = mask.shape();
+  const std::int64_t rank = mask.dim();
+  check(rank >= 2 && rank <= 4 && is[rank - 1] == lk && fits(is[rank - 2], lq) && (rank < 3 || fits(is[0], batch)) &&
+            (rank < 4 || fits(is[1], heads)) && (rank > 2 || is[0] == lq),
+        op, "mask shape ", is,
+        " does not fit; expected shape [B, Lq, Lk], [B, 1, Lk] or [1, Lq, Lk] (or [B, h, Lq, Lk]) for ",
+        "[B, h, Lq, Lk] = ", all, "; the last dim is always the keys");
+  check(rank > 2 || batch != lq || batch == 1, op, "mask shape ", is,
+        " could mean [Lq, Lk] or [B, Lk] as B = Lq; expected shape [1, Lq, Lk] (mask.unsqueeze(0)) or [B, 1, Lk] "
+        "(mask.unsqueeze(1))");
+  if (rank == 4) return mask;
+  if (rank == 3) return mask.unsqueeze(1);
+  return mask.unsqueeze(0).unsqueeze(0);
+}
+
+/// [B, L, d_model] → [B, h, L, d_model/h]
+Tensor split_heads(const Tensor& x, std::int64_t h) {
+  return x.view({x.size(0), x.size(1), h, x.size(2) / h}).transpose(1, 2);
+}
+
+/// [B, h, L, d] → [B, L, h·d]
+Tensor join_heads(const Tensor& x) { return x.transpose(1, 2).reshape({x.size(0), x.size(2), x.size(1) * x.size(3)}); }
+
+}  // namespace
+
+Attention functional::attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
+                                const Dropout* dropout) {
+  check_defined(query, "attention", "query");
+  check_defined(key, "attention", "key");
+  check_defined(value, "attention", "value");
+  check(query.dim() >= 2 && key.dim() >= 2 && value.dim() >= 2 && query.size(-1) == key.size(-1) &&
+            key.size(-2) == value.size(-2),
+        "attention", "needs query [..., Lq, d], key [..., Lk, d] and value [..., Lk, dv], got ", query, ", ", key,
+        " and ", value);
+  const double d_k = static_cast<double>(query.size(-1));
+  const Tensor scores = matmul(query, key.transpose(-2, -1)) / std::sqrt(d_k);  // [..., Lq, Lk]
+  Tensor weights = mask.defined() ? masked_softmax(scores, as_bool(mask)) : softmax(scores, -1);
+  if (dropout) weights = (*dropout)(weights);
+  return {matmul(weights, value), weights};  // [..., Lq, dv]
+}
+
+MultiHeadAttention::MultiHeadAttention(std::int64_t h, std::int64_t d_model, const MultiHeadAttentionOptions& options)
+    : dropout(options.dropout), h_(h), d_model_(d_model) {
+  check(h > 0 && d_model > 0, op, "sizes must be positive: h is ", h, ", d_model is ", d_model);
+  check(d_model % h == 0, op, "h must divide d_model: h is ", h, ", d_model is ", d_model);
+  linears = clones(Linear(d_model, d_model, {.bias = options.bias}), 4);
+}
+
+Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& key, const Tensor& value,
+                                      const Tensor& mask) const {
+  check_defined(query, op, "query");
+  check_defined(key, op, "key");
+  check_defined(value, op, "value");
+  check(query.dim() == 3 && key.dim() == 3 && key.shape() == value.shape() && query.size(0) == key.size(0) &&
+            query.size(2) == d_model_ && key.size(2) == d_model_,
+        op, "needs query [B, Lq, ", d_model_, "], key and value [B, Lk, ", d_model_, "], got ", query, ", ", key,
+        " and ", value);
+  const Tensor seen = mask.defined() ? over_heads(mask, query.size(0), h_, query.size(1), key.size(1)) : Tensor();
+
+  const Tensor q = split_heads(linears[0](query), h_);  // [B, h, Lq, d]
+  const Tensor k = split_heads(linears[1](key), h_);    // [B, h, Lk, d]
+  const Tensor v = split_heads(linears[2](value), h_);  // [B, h, Lk, d]
+  const Attention heads = attention(q, k, v, seen, &dropout);
+  if (keep_) weights_ = heads.weights;          // [B, h, Lq, Lk]
+  return linears[3](join_heads(heads.output));  // [B, Lq, d_model]
+}
+
+void MultiHeadAttention::keep_weights(bool keep) {
+  keep_ = keep;
+  if (!keep) weights_ = {};
+}
+
+const Tensor& MultiHeadAttention::weights() const {
+  check(weights_.defined(), "MultiHeadAttention::weights", "none were kept; call keep_weights() and then the module");
+  return weights_;
+}
+
+void MultiHeadAttention::fields(Fields& f) { f("linears", linears)("dropout", dropout); }
+std::string MultiHeadAttention::extra() const {
+  return "h=" + std::to_string(h_) + ", d_model=" + std::to_string(d_model_);
+}
+
+}  // namespace gradus::nn

@@ -26,13 +26,18 @@ double number(const StateDict& state, const std::string& name) {
 
 }  // namespace
 
-StateDict Optimizer::state_dict() const {
+StateDict Optimizer::options_dict() const {
   StateDict state;
   for (std::size_t group = 0; group < groups_; ++group) {
     const_cast<Optimizer*>(this)->visit_options(group, [&](std::string_view name, double& value) {
       state[option_name(group, name)] = full(Shape{}, value, {.dtype = Float64});
     });
   }
+  return state;
+}
+
+StateDict Optimizer::state_dict() const {
+  StateDict state = options_dict();
   const auto names = state_names();
   for (const Slot& slot : slots_) {
     state[state_name(slot.name, "step")] = full(Shape{}, slot.step, {.dtype = Int64});
@@ -79,7 +84,7 @@ void Optimizer::load_options(const StateDict& state) {
 }
 
 void Optimizer::load_state_dict(const StateDict& state) {
-  const StateDict before = state_dict();
+  const StateDict before = options_dict();
   try {
     load_options(state);  // first, since they say what state there must be
     check_names(state);

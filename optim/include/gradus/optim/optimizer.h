@@ -87,6 +87,7 @@ class GRADUS_API Optimizer {
 
  private:
   void check_group(const char* op, std::size_t group) const;
+  StateDict options_dict() const;
   void check_names(const StateDict& state);
   void load_options(const StateDict& state);
 

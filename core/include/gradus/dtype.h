@@ -22,10 +22,13 @@ constexpr bool is_floating(DType dtype) { return dtype == DType::Float32 || dtyp
 /// Bytes of one element.
 constexpr std::int64_t size_of(DType dtype) {
   switch (dtype) {
-    case DType::Float32: return 4;
+    case DType::Float32:
+      return 4;
     case DType::Float64:
-    case DType::Int64: return 8;
-    case DType::Bool: return 1;
+    case DType::Int64:
+      return 8;
+    case DType::Bool:
+      return 1;
   }
   return 0;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Elementwise ops. Two tensors broadcast as in NumPy: dims are matched from the back, size 1 (or a missing dim) repeats.
-// G is the upstream gradient; for a broadcast operand its gradient is summed back to the operand's shape.
+// Elementwise ops. Two tensors broadcast as in NumPy: dims are matched from the back, size 1 (or a missing dim)
+// repeats. G is the upstream gradient; for a broadcast operand its gradient is summed back to the operand's shape.
 #include <gradus/tensor.h>
 
 #include <optional>
@@ -58,7 +58,10 @@ GRADUS_API Tensor sigmoid(const Tensor& x);
 /// max(x, 0) : dx = G where x > 0, else 0 (also at 0); NaN stays NaN
 GRADUS_API Tensor relu(const Tensor& x);
 /// How gelu is computed: with the error function, or by Hendrycks and Gimpel's tanh formula.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"  // g++ holds a scoped enumerator against gradus::None
 enum class GeluApproximation { None, Tanh };
+#pragma GCC diagnostic pop
 /// x·Φ(x), Φ the normal distribution : dx = G·(Φ(x) + x·φ(x)). (Hendrycks & Gimpel 2016; torch.nn.functional.gelu)
 GRADUS_API Tensor gelu(const Tensor& x, GeluApproximation approximate = GeluApproximation::None);
 /// x·σ(x) : dx = G·σ·(1 + x·(1 - σ))

@@ -9,7 +9,8 @@
 namespace gradus {
 
 struct TensorOptions {
-  std::optional<DType> dtype{};  ///< default: Float32 (of `tensor` and `arange`: what the numbers are; of *_like: the like)
+  std::optional<DType>
+      dtype{};  ///< default: Float32 (of `tensor` and `arange`: what the numbers are; of *_like: the like)
   bool requires_grad = false;
 };
 
@@ -17,8 +18,7 @@ struct TensorOptions {
 class GRADUS_API NestedList {
  public:
   template <class T>
-    requires std::is_arithmetic_v<T>
-  NestedList(T number) : number_(number) {}
+  requires std::is_arithmetic_v<T> NestedList(T number) : number_(number) {}
   NestedList(std::initializer_list<NestedList> items) : items_(items), is_list_(true) {}
 
  private:
@@ -47,6 +47,7 @@ GRADUS_API Tensor from_blob(void* data, const Shape& shape, DType dtype, std::sh
 GRADUS_API Tensor empty(const Shape& shape, const TensorOptions& options = {});
 GRADUS_API Tensor zeros(const Shape& shape, const TensorOptions& options = {});
 GRADUS_API Tensor ones(const Shape& shape, const TensorOptions& options = {});
+/// `value` everywhere; Float32 (Bool for a bool) unless a dtype is asked for.
 GRADUS_API Tensor full(const Shape& shape, Scalar value, const TensorOptions& options = {});
 GRADUS_API Tensor zeros_like(const Tensor& like, const TensorOptions& options = {});
 GRADUS_API Tensor ones_like(const Tensor& like, const TensorOptions& options = {});

@@ -9,27 +9,27 @@
 namespace gradus {
 
 struct GradcheckOptions {
-  double eps = 1e-6;                ///< half the step of the central difference
-  std::optional<double> atol{};     ///< default 1e-7; must be given for Float32 inputs
-  std::optional<double> rtol{};     ///< default 1e-5; must be given for Float32 inputs
+  double eps = 1e-6;             ///< half the step of the central difference
+  std::optional<double> atol{};  ///< default 1e-7; must be given for Float32 inputs
+  std::optional<double> rtol{};  ///< default 1e-5; must be given for Float32 inputs
 };
 
 /// What a check found: the element that is furthest off.
 struct GradcheckResult {
   bool ok = true;
-  std::size_t input = 0;   ///< which input
-  std::string name;        ///< its name, if it has one
-  Shape index;             ///< where in it
+  std::size_t input = 0;  ///< which input
+  std::string name;       ///< its name, if it has one
+  Shape index;            ///< where in it
   double analytic = 0, numeric = 0;
-  double error = 0;        ///< |analytic - numeric| / (atol + rtol·|numeric|): above 1 fails
-  std::string what;        ///< one sentence on the failure; empty where ok
+  double error = 0;  ///< |analytic - numeric| / (atol + rtol·|numeric|): above 1 fails
+  std::string what;  ///< one sentence on the failure; empty where ok
   explicit operator bool() const { return ok; }
 };
 
 using TensorFunction = std::function<Tensor(const std::vector<Tensor>&)>;
 
-/// Compares the gradient of Σ v∘f(inputs), v a fixed random direction, with central differences in every element of each
-/// input that requires one; also compares create_graph on against off. Float64 unless tolerances are given.
+/// Compares the gradient of Σ v∘f(inputs), v a fixed random direction, with central differences in every element of
+/// each input that requires one; also compares create_graph on against off. Float64 unless tolerances are given.
 GRADUS_API GradcheckResult gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
                                      const GradcheckOptions& options = {});
 /// The same for the gradient itself: second derivatives.

@@ -24,13 +24,13 @@ inline constexpr NewAxis None{};           ///< a new dim of size 1
 /// One entry of `x.index({...})`: an integer (drops the dim), a Slice, Ellipsis or None.
 class GRADUS_API Index {
  public:
-  enum class Kind { Integer, Slice, Ellipsis, None };
+  enum class Kind { Integer, Range, Rest, NewDim };
   template <class T>
-    requires(std::is_integral_v<T> && !std::is_same_v<T, bool>)
-  Index(T integer) : kind_(Kind::Integer), integer_(static_cast<std::int64_t>(integer)) {}
-  Index(gradus::Slice slice) : kind_(Kind::Slice), slice_(slice) {}
-  Index(EllipsisType) : kind_(Kind::Ellipsis) {}
-  Index(NewAxis) : kind_(Kind::None) {}
+  requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) Index(T integer)
+      : kind_(Kind::Integer), integer_(static_cast<std::int64_t>(integer)) {}
+  Index(gradus::Slice range) : kind_(Kind::Range), slice_(range) {}
+  Index(EllipsisType) : kind_(Kind::Rest) {}
+  Index(NewAxis) : kind_(Kind::NewDim) {}
 
   Kind kind() const { return kind_; }
   std::int64_t integer() const { return integer_; }
@@ -61,8 +61,8 @@ GRADUS_API Tensor slice_scatter(const Tensor& x, std::int64_t dim, std::int64_t 
 /// y[..., i, ...] = x[..., index[i], ...] along dim, index 1-d Int64 : dx = scatter of G, repeated indices add up.
 /// Error for an index outside [0, x.size(dim)).
 GRADUS_API Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index);
-/// Rows of a table: weight [num, dim], indices Int64 of any shape → [*indices, dim] : dweight = G's rows added up at their
-/// indices (row `padding_idx` stays 0). Error for an index outside [0, num). (torch.nn.functional.embedding)
+/// Rows of a table: weight [num, dim], indices Int64 of any shape → [*indices, dim] : dweight = G's rows added up at
+/// their indices (row `padding_idx` stays 0). Error for an index outside [0, num). (torch.nn.functional.embedding)
 GRADUS_API Tensor embedding(const Tensor& weight, const Tensor& indices, std::optional<std::int64_t> padding_idx = {});
 /// Zeros of shape [num, dim] with the rows of x added at `indices` : dx = G's rows. The adjoint of embedding.
 GRADUS_API Tensor embedding_scatter(const Tensor& x, const Tensor& indices, std::int64_t num,

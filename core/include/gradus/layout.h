@@ -6,8 +6,8 @@
 
 namespace gradus {
 
-/// The same elements in row-major order under another shape (one size may be -1): a view where strides allow, else a copy.
-/// dx = G reshaped back.
+/// The same elements in row-major order under another shape (one size may be -1): a view where strides allow, else a
+/// copy. dx = G reshaped back.
 GRADUS_API Tensor reshape(const Tensor& x, const Shape& shape);
 /// The same as a view; Error where strides do not allow one (use reshape).
 GRADUS_API Tensor view(const Tensor& x, const Shape& shape);

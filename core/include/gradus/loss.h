@@ -6,7 +6,10 @@
 namespace gradus {
 
 /// What a loss makes of its elements.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"  // g++ holds a scoped enumerator against gradus::None
 enum class Reduction { Mean, Sum, None };
+#pragma GCC diagnostic pop
 
 /// (x - y)², reduced : dx = 2(x - y)·G (/n for Mean). Error unless the shapes are equal.
 GRADUS_API Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction = Reduction::Mean);

@@ -6,7 +6,8 @@ namespace gradus {
 /// x with `value` where mask (Bool, broadcast to x) is true : dx = 0 there and G elsewhere, by selection (never a
 /// product, so NaN and inf behind the mask do not spread). (torch.masked_fill)
 GRADUS_API Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value);
-/// a where condition (Bool) is true, else b; all three broadcast : da = G where true, db = G where false, else exactly 0.
+/// a where condition (Bool) is true, else b; all three broadcast : da = G where true, db = G where false, else exactly
+/// 0.
 GRADUS_API Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 GRADUS_API Tensor where(const Tensor& condition, const Tensor& a, Scalar b);
 GRADUS_API Tensor where(const Tensor& condition, Scalar a, const Tensor& b);

@@ -2,16 +2,19 @@
 #include <gradus/factories.h>
 #include <gradus/tensor.h>
 
+#include <atomic>
 #include <cstdint>
 
 namespace gradus {
 
-/// A stream of random numbers: Philox4x32-10 under a 64-bit key (the seed), counted in blocks of four 32-bit words. The same
-/// seed gives the same numbers on every platform and for every number of threads. State is the pair (seed, offset).
+/// A stream of random numbers: Philox4x32-10 under a 64-bit key (the seed), counted in blocks of four 32-bit words. The
+/// same seed gives the same numbers on every platform and for every number of threads. State is the pair (seed,
+/// offset). Threads may draw from one generator: each draw is a part of the stream of its own.
 class GRADUS_API Generator {
  public:
   explicit Generator(std::uint64_t seed = 0) : seed_(seed) {}
 
+  /// Starts the stream of another seed.
   void manual_seed(std::uint64_t seed) {
     seed_ = seed;
     offset_ = 0;
@@ -21,14 +24,14 @@ class GRADUS_API Generator {
   std::uint64_t offset() const { return offset_; }
   void set_offset(std::uint64_t offset) { offset_ = offset; }
   /// Takes as many blocks as `words` 32-bit words need and returns the first one.
-  std::uint64_t take(std::int64_t words);
+  std::uint64_t take(std::int64_t words) { return offset_.fetch_add((static_cast<std::uint64_t>(words) + 3) / 4); }
 
  private:
-  std::uint64_t seed_;
-  std::uint64_t offset_ = 0;
+  std::atomic<std::uint64_t> seed_;
+  std::atomic<std::uint64_t> offset_{0};
 };
 
-/// The generator used where none is given; each thread has its own, all born with the same seed 0.
+/// The generator used where none is given, one for the process, born with seed 0.
 GRADUS_API Generator& default_generator();
 GRADUS_API void manual_seed(std::uint64_t seed);
 
@@ -46,8 +49,9 @@ GRADUS_API void uniform_(Tensor& x, double low, double high, Generator* generato
 GRADUS_API void normal_(Tensor& x, double mean, double std, Generator* generator = nullptr);
 
 /// Zeroes elements with probability p and multiplies the others by 1/(1-p): y = m∘x/(1-p), dx = m∘g/(1-p), where m is
-/// Bernoulli(1-p). Any float shape. The mask is never stored: backward draws it again from the generator's position. Outside
-/// training and for p = 0 it is x itself. Error unless 0 ≤ p ≤ 1. (Srivastava et al. 2014; torch.nn.functional.dropout)
+/// Bernoulli(1-p). Any float shape. The mask is never stored: backward draws it again from the generator's position.
+/// Outside training and for p = 0 it is x itself. Error unless 0 ≤ p ≤ 1. (Srivastava et al. 2014;
+/// torch.nn.functional.dropout)
 GRADUS_API Tensor dropout(const Tensor& x, double p, bool training = true, Generator* generator = nullptr);
 
 }  // namespace gradus

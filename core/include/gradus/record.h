@@ -3,13 +3,14 @@
 //
 //   // Y = A·B :  dA = G·Bᵀ,  dB = Aᵀ·G
 //   return record("matmul", product(a, b),
-//                 wrt(a, saving(b), [](const Tensor& g, const Tensor& b) { return matmul(g, b.transpose(-2, -1)); }),
-//                 wrt(b, saving(a), [](const Tensor& g, const Tensor& a) { return matmul(a.transpose(-2, -1), g); }));
+//                 wrt(a, saving(b), [](const Tensor& g, const Tensor& B) { return matmul(g, B.transpose(-2, -1)); }),
+//                 wrt(b, saving(a), [](const Tensor& g, const Tensor& A) { return matmul(A.transpose(-2, -1), g); }));
 //
-// Each `wrt` names one input and the formula of its gradient, given the upstream gradient `g` and the saved tensors.
-// The saving list is all that is kept alive; a lambda captures plain numbers and shapes only. Write `output` in the list
-// for the op's own result. Formulas are written with differentiable ops, so that gradients of gradients follow. A formula
-// is called only where its input requires a gradient, and may return an undefined tensor for "zero".
+// Each `wrt` names one input and the formula of its gradient, given the upstream gradient `g` and the saved tensors (by
+// custom under the op's own names in capitals).
+// The saving list is all that is kept alive; a lambda captures plain numbers and shapes only. Write `output` in the
+// list for the op's own result. Formulas are written with differentiable ops, so that gradients of gradients follow. A
+// formula is called only where its input requires a gradient, and may return an undefined tensor for "zero".
 #include <gradus/detail/node.h>
 #include <gradus/tensor.h>
 
@@ -65,9 +66,9 @@ inline const Tensor& saved_source(const OwnOutput*, const Tensor& output) { retu
 template <class F, class... S>
 struct Formula {
   Formula(const Wrt<F, S...>& w, const Tensor& output)
-      : saved(std::apply(
-            [&](const S*... s) { return std::tuple<SavedAs<S>...>(SavedAs<S>(saved_source(s, output))...); },
-            w.saved.tensors)),
+      : saved(
+            std::apply([&](const S*... s) { return std::tuple<SavedAs<S>...>(SavedAs<S>(saved_source(s, output))...); },
+                       w.saved.tensors)),
         formula(w.formula) {}
   Tensor operator()(Node& node, const Tensor& g) const {
     return std::apply([&](const auto&... s) { return formula(g, s.unpack(node)...); }, saved);
@@ -88,8 +89,8 @@ inline bool wanted(const Tensor& input) { return input.defined() && input.requir
 template <class... W>
 class OpNode final : public Node {
  public:
-  OpNode(const char* op, const Tensor& output, const W&... w) : Node(op, output) {
-    keep(output, std::index_sequence_for<W...>(), w...);
+  OpNode(const char* op_name, const Tensor& result, const W&... w) : Node(op_name, result) {
+    keep(result, std::index_sequence_for<W...>(), w...);
   }
   std::span<Ref<Node>> edges() override { return edges_; }
   void gradients(const Tensor& g, std::span<Tensor> into) override {
@@ -119,7 +120,8 @@ class OpNode final : public Node {
   void each(Visit&& visit) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       ((std::get<I>(formulas_) ? visit(I, std::get<I>(formulas_)) : void()), ...);
-    }(std::index_sequence_for<W...>());
+    }
+    (std::index_sequence_for<W...>());
   }
 
   std::array<Ref<Node>, sizeof...(W)> edges_;
@@ -130,8 +132,8 @@ class OpNode final : public Node {
 template <class F>
 class ListNode final : public Node {
  public:
-  ListNode(const char* op, const Tensor& output, const std::vector<Tensor>& inputs, F formula)
-      : Node(op, output), edges_(inputs.size()), formula_(std::move(formula)) {
+  ListNode(const char* op_name, const Tensor& result, const std::vector<Tensor>& inputs, F formula)
+      : Node(op_name, result), edges_(inputs.size()), formula_(std::move(formula)) {
     for (std::size_t i = 0; i < inputs.size(); ++i) edges_[i] = inputs[i].impl().node;
   }
   std::span<Ref<Node>> edges() override { return edges_; }
@@ -147,8 +149,8 @@ class ListNode final : public Node {
 
 }  // namespace detail
 
-/// Gives `y`, a fresh result of `op`, its place in the history: one `wrt` an input. Keeps nothing where gradients are off
-/// or no input requires one. `op` must outlive the tensor (a literal).
+/// Gives `y`, a fresh result of `op`, its place in the history: one `wrt` an input. Keeps nothing where gradients are
+/// off or no input requires one. `op` must outlive the tensor (a literal).
 template <class... W>
 Tensor record(const char* op, Tensor y, const W&... w) {
   if (!detail::recording() || !(detail::wanted(w.input) || ...)) return y;
@@ -163,8 +165,7 @@ Tensor record_list(const char* op, Tensor y, const std::vector<Tensor>& inputs, 
   if (!detail::recording()) return y;
   for (const Tensor& input : inputs) {
     if (!input.requires_grad()) continue;
-    y.impl().node =
-        detail::Ref<detail::Node>::adopt(new detail::ListNode<F>(op, y, inputs, std::move(formula)));
+    y.impl().node = detail::Ref<detail::Node>::adopt(new detail::ListNode<F>(op, y, inputs, std::move(formula)));
     break;
   }
   return y;

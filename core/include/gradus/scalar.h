@@ -10,8 +10,8 @@ namespace gradus {
 class Scalar {
  public:
   template <class T>
-    requires std::is_arithmetic_v<T>
-  Scalar(T value) : floating_(std::is_floating_point_v<T>), bool_(std::is_same_v<T, bool>) {
+  requires std::is_arithmetic_v<T> Scalar(T value)
+      : floating_(std::is_floating_point_v<T>), bool_(std::is_same_v<T, bool>) {
     number_ = static_cast<double>(value);
     if constexpr (!std::is_floating_point_v<T>) integer_ = static_cast<std::int64_t>(value);
   }

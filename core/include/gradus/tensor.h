@@ -60,8 +60,8 @@ class GRADUS_API Tensor {
   /// All elements in row-major order, converted to T (float, double, int64_t or bool).
   template <class T>
   std::vector<T> to_vector() const;
-  /// The first element. T must be the dtype's type: float, double, int64_t, bool. Walk it with strides() where the tensor is
-  /// not contiguous. Writes through it are not seen by the check for changed saved tensors.
+  /// The first element. T must be the dtype's type: float, double, int64_t, bool. Walk it with strides() where the
+  /// tensor is not contiguous. Writes through it are not seen by the check for changed saved tensors.
   template <class T>
   T* data() const {
     return static_cast<T*>(data_as(dtype_of<T>::value));
@@ -96,6 +96,9 @@ class GRADUS_API Tensor {
   /// defined result (same shape) replaces it. Hooks run in the order they were registered.
   HookId register_hook(std::function<Tensor(const Tensor&)> hook) const;
   void remove_hook(HookId id) const;
+  /// Makes this tensor object, for every handle on it, stand on `data`'s elements, shape and dtype; its gradient is
+  /// forgotten. Leaves only. (What module.to(dtype) uses, so that optimizers keep their hold on the parameters.)
+  void set_data(const Tensor& data) const;
   /// A name for teaching and error texts.
   const Tensor& set_name(std::string name) const;
   std::string name() const;

@@ -3,8 +3,8 @@
 
 namespace gradus {
 
-/// The number of threads that ops use, the calling one included: set_num_threads, else GRADUS_NUM_THREADS, else the cores.
-/// No result depends on it.
+/// The number of threads that ops use, the calling one included: set_num_threads, else GRADUS_NUM_THREADS, else the
+/// cores. No result depends on it.
 GRADUS_API int num_threads();
 /// Obeyed at once. Error for less than 1.
 GRADUS_API void set_num_threads(int n);

@@ -11,9 +11,10 @@
 
 namespace gradus::detail {
 
-/// One recorded op (or one leaf). It points to the nodes of its inputs, never to their data, and never to its own output.
+/// One recorded op (or one leaf). It points to the nodes of its inputs, never to their data, and never to its own
+/// output.
 struct GRADUS_API Node : Counted {
-  Node(const char* op, const Tensor& output);
+  Node(const char* op_name, const Tensor& output);
   virtual ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -39,14 +40,16 @@ struct GRADUS_API Node : Counted {
   using Hook = std::pair<HookId, std::function<Tensor(const Tensor&)>>;
   std::unique_ptr<std::vector<Hook>> hooks;
 
-  /// The tensor whose grad is filled: a leaf, or a tensor with retain_grad. Not counted, so that a gradient with a history of
-  /// its own makes no cycle; the tensor clears it when it dies. Guarded by `lock`.
-  TensorImpl* sink = nullptr;
+  /// The tensor whose grad is filled: a leaf, or a tensor with retain_grad. Not counted, so that a gradient with a
+  /// history of its own makes no cycle; the tensor clears it when it dies. Guarded by `lock`.
+  std::atomic<TensorImpl*> sink{nullptr};
   std::atomic_flag lock{};
+  Node* next_dead = nullptr;  // while waiting to be destroyed
 };
 
 /// A tensor kept for a gradient formula. It remembers the version of its memory: a later in-place change is an error.
-/// What requires a gradient is kept as an alias (same data and history, no grad of its own), again so that no cycle can form.
+/// What requires a gradient is kept as an alias (same data and history, no grad of its own), again so that no cycle can
+/// form.
 class GRADUS_API Saved {
  public:
   explicit Saved(const Tensor& tensor);

@@ -1,0 +1,393 @@
+// The tape's nodes and the reverse sweep over them. Traversal and destruction are loops: a chain of a million ops needs
+// no more stack than one of ten.
+#include <gradus/autograd.h>
+#include <gradus/elementwise.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "internal.h"
+#include "memory.h"
+
+namespace gradus {
+namespace {
+
+thread_local bool recording_enabled = true;
+
+}  // namespace
+
+bool grad_enabled() { return recording_enabled; }
+
+NoGradGuard::NoGradGuard() : before_(std::exchange(recording_enabled, false)) {}
+NoGradGuard::~NoGradGuard() { recording_enabled = before_; }
+EnableGradGuard::EnableGradGuard() : before_(std::exchange(recording_enabled, true)) {}
+EnableGradGuard::~EnableGradGuard() { recording_enabled = before_; }
+
+LiveObjects live_objects() {
+  return {detail::counted(detail::Counter::Tensors), detail::counted(detail::Counter::Storages),
+          detail::counted(detail::Counter::Nodes)};
+}
+
+namespace detail {
+
+bool recording() { return recording_enabled; }
+
+// ---- nodes
+
+namespace {
+
+std::uint64_t next_order() {
+  static std::atomic<std::uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+Node::Node(const char* op_name, const Tensor& output)
+    : op(op_name),
+      order(next_order()),
+      shape(output.shape()),
+      dtype(output.dtype()),
+      leaf(std::string_view(op_name) == "leaf") {}
+
+Node::~Node() = default;
+
+void* Node::operator new(std::size_t bytes) {
+  void* block = pool_allocate(bytes);
+  count(Counter::Nodes, 1);
+  return block;
+}
+void Node::operator delete(void* block, std::size_t bytes) {
+  count(Counter::Nodes, -1);
+  pool_free(block, bytes);
+}
+
+// A node's end releases its inputs' nodes, whose end releases theirs: those wait in a list instead of recursing.
+void destroy(Node* node) {
+  thread_local Node* waiting = nullptr;
+  thread_local bool draining = false;
+  node->next_dead = waiting;
+  waiting = node;
+  if (draining) return;
+  draining = true;
+  while (Node* dead = waiting) {
+    waiting = dead->next_dead;
+    delete dead;
+  }
+  draining = false;
+}
+
+// ---- saved tensors
+
+Saved::Saved(const Tensor& tensor)
+    : tensor_(tensor.requires_grad() ? alias(tensor, tensor.impl().node) : tensor), version_(tensor.impl().version()) {}
+
+const Tensor& Saved::unpack(const Node& node) const {
+  const std::uint32_t now = tensor_.impl().version();
+  if (now != version_) [[unlikely]] {
+    fail("backward", "'", node.op, "' saved a tensor ", tensor_.shape(), " at version ", version_,
+         " that an in-place change has brought to version ", now,
+         "; change a clone() of it, or change it after backward");
+  }
+  return tensor_;
+}
+
+SavedOutput::SavedOutput(const Tensor& output) : data_(alias(output, nullptr)) {}
+
+Tensor SavedOutput::unpack(Node& node) const {
+  const Tensor& data = data_.unpack(node);
+  return recording() ? alias(data, Ref<Node>::share(&node)) : data;
+}
+
+// ---- the sweep
+
+namespace {
+
+/// Node → position, by open addressing: a sweep looks up every edge twice, so this is kept lean.
+class NodeIndex {
+ public:
+  NodeIndex() : slots_(64) {}
+  /// The position of node; `next` if it is new (and then remembered).
+  std::uint32_t find_or_add(const Node* node, std::uint32_t next) {
+    if (2 * (size_ + 1) > slots_.size()) grow();
+    Slot& slot = locate(node);
+    if (!slot.node) {
+      slot = {node, next};
+      ++size_;
+    }
+    return slot.position;
+  }
+  /// The position of node, which may be absent.
+  std::optional<std::uint32_t> find(const Node* node) {
+    const Slot& slot = locate(node);
+    if (!slot.node) return {};
+    return slot.position;
+  }
+
+ private:
+  struct Slot {
+    const Node* node = nullptr;
+    std::uint32_t position = 0;
+  };
+  Slot& locate(const Node* node) {
+    const std::size_t mask = slots_.size() - 1;
+    auto i = static_cast<std::size_t>((reinterpret_cast<std::uintptr_t>(node) >> 6) * 0x9E3779B97F4A7C15u >> 20) & mask;
+    while (slots_[i].node && slots_[i].node != node) i = (i + 1) & mask;
+    return slots_[i];
+  }
+  void grow() {
+    std::vector<Slot> old(slots_.size() * 2);
+    old.swap(slots_);
+    for (const Slot& slot : old)
+      if (slot.node) locate(slot.node) = slot;
+  }
+  std::vector<Slot> slots_;
+  std::size_t size_ = 0;
+};
+
+class GradMode {
+ public:
+  explicit GradMode(bool enabled) : before_(std::exchange(recording_enabled, enabled)) {}
+  ~GradMode() { recording_enabled = before_; }
+  GradMode(const GradMode&) = delete;
+  GradMode& operator=(const GradMode&) = delete;
+
+ private:
+  bool before_;
+};
+
+/// Nobody else sees this tensor's memory, and no history hangs on it.
+bool exclusively_held(const Tensor& x) {
+  return x.ref().unique() && x.impl().storage.unique() && x.impl().storage->pooled && x.is_contiguous() &&
+         !x.requires_grad();
+}
+
+/// sum + g, in place where nobody can notice.
+void add_to(Tensor& sum, const Tensor& g, bool create_graph) {
+  if (!create_graph && exclusively_held(sum)) {
+    accumulate_into(sum, g);
+  } else {
+    sum = add(sum, g);
+  }
+}
+
+/// One walk over the graph below some roots, from the newest node to the oldest.
+class Sweep {
+ public:
+  Sweep(const char* caller, bool create_graph, bool retain_graph)
+      : caller_(caller), create_graph_(create_graph), retain_graph_(retain_graph) {}
+
+  /// Finds everything below the roots. Error where a part was consumed before.
+  void discover(const std::vector<Tensor>& roots) {
+    std::vector<std::uint32_t> stack;
+    const auto visit = [&](Node* node) {
+      const auto next = static_cast<std::uint32_t>(entries_.size());
+      if (index_.find_or_add(node, next) != next) return;
+      if (node->consumed) [[unlikely]] {
+        fail(caller_, "the graph at '", node->op, "' ", node->shape,
+             " was consumed by an earlier backward and cannot be walked a second time; pass {.retain_graph = true} to "
+             "the first call, or compute the result anew");
+      }
+      entries_.push_back({node, {}});
+      stack.push_back(next);
+    };
+    for (const Tensor& root : roots) visit(root.impl().node.get());
+    while (!stack.empty()) {
+      Node* node = entries_[stack.back()].node;
+      stack.pop_back();
+      for (const Ref<Node>& edge : node->edges())
+        if (edge) visit(edge.get());
+    }
+    order_.resize(entries_.size());
+    for (std::uint32_t i = 0; i < order_.size(); ++i) order_[i] = i;
+    const auto newer = [&](std::uint32_t a, std::uint32_t b) {
+      return entries_[a].node->order > entries_[b].node->order;
+    };
+    if (!std::is_sorted(order_.begin(), order_.end(), newer)) std::sort(order_.begin(), order_.end(), newer);
+  }
+
+  /// Leaves out what leads to none of the inputs. False in the result for an input that the roots do not depend on.
+  std::vector<bool> restrict_to(const std::vector<Tensor>& inputs) {
+    for (Entry& entry : entries_) entry.needed = false;
+    std::vector<bool> found;
+    for (const Tensor& input : inputs) {
+      const auto position = index_.find(input.impl().node.get());
+      found.push_back(position.has_value());
+      if (position) entries_[*position].needed = true;
+    }
+    for (auto i = order_.rbegin(); i != order_.rend(); ++i) {
+      Entry& entry = entries_[*i];
+      for (const Ref<Node>& edge : entry.node->edges())
+        if (edge && entry_of(edge.get()).needed) entry.needed = true;
+    }
+    return found;
+  }
+
+  void seed(const Tensor& root, const Tensor& g) { give(root.impl().node.get(), g); }
+
+  /// Back-propagates. Afterwards `result` of every entry with a tensor to fill, and of those `keep` names, is its
+  /// gradient.
+  void run(const std::vector<Tensor>& keep) {
+    const GradMode mode(create_graph_);
+    for (const Tensor& tensor : keep)
+      if (const auto position = index_.find(tensor.impl().node.get())) entries_[*position].keep = true;
+    std::vector<Tensor> gradients;
+    for (const std::uint32_t i : order_) {
+      Entry& entry = entries_[i];
+      if (!entry.needed || !entry.gradient.defined()) continue;
+      Node& node = *entry.node;
+      if (node.hooks) call_hooks(entry);
+      if (node.leaf) continue;
+      Tensor g = std::move(entry.gradient);
+      if (entry.keep || node.sink) entry.gradient = g;
+      const auto edges = node.edges();
+      gradients.assign(edges.size(), {});
+      node.gradients(g, gradients);
+      entry.walked = true;
+      if (!retain_graph_) {
+        node.consumed = true;
+        node.release_saved();
+      }
+      g = {};
+      for (std::size_t slot = 0; slot < edges.size(); ++slot) {
+        if (!edges[slot] || !gradients[slot].defined()) continue;
+        check_gradient(node, *edges[slot], gradients[slot]);
+        give(edges[slot].get(), std::move(gradients[slot]));
+      }
+    }
+  }
+
+  Tensor result(const Tensor& tensor) const {
+    const auto position = const_cast<NodeIndex&>(index_).find(tensor.impl().node.get());
+    return position ? entries_[*position].gradient : Tensor();
+  }
+
+  /// Adds the gradients to the tensors that keep one.
+  void fill_sinks() {
+    const GradMode mode(create_graph_);
+    for (const std::uint32_t i : order_) {
+      Entry& entry = entries_[i];
+      if (!entry.gradient.defined() || !entry.node->sink) continue;
+      const SpinGuard guard(entry.node->lock);
+      TensorImpl* sink = entry.node->sink;
+      if (!sink) continue;
+      if (!sink->extras) sink->extras = std::make_unique<Extras>();
+      Tensor sum(std::move(sink->extras->grad));
+      if (!sum.defined()) {
+        sum = create_graph_ || exclusively_held(entry.gradient) ? std::move(entry.gradient) : entry.gradient.clone();
+      } else {
+        add_to(sum, entry.gradient, create_graph_);
+      }
+      sink->extras->grad = sum.ref();
+    }
+  }
+
+  /// Lets go of the history that was walked, oldest nodes first: what dies then has been dealt with.
+  void consume() {
+    if (retain_graph_) return;
+    for (auto i = order_.rbegin(); i != order_.rend(); ++i) {
+      if (!entries_[*i].walked) continue;
+      for (Ref<Node>& edge : entries_[*i].node->edges()) edge.reset();
+    }
+  }
+
+ private:
+  struct Entry {
+    Node* node;
+    Tensor gradient;
+    bool keep = false;
+    bool needed = true;
+    bool walked = false;
+  };
+
+  Entry& entry_of(const Node* node) { return entries_[*index_.find(node)]; }
+
+  void give(const Node* node, Tensor g) {
+    Entry& entry = entry_of(node);
+    if (!entry.needed) return;
+    if (entry.gradient.defined()) {
+      add_to(entry.gradient, g, create_graph_);
+    } else {
+      entry.gradient = std::move(g);
+    }
+  }
+
+  void call_hooks(Entry& entry) {
+    const auto hooks = *entry.node->hooks;  // a copy: a hook may remove itself
+    for (const auto& [id, hook] : hooks) {
+      Tensor changed = hook(entry.gradient);
+      if (!changed.defined()) continue;
+      check(changed.shape() == entry.node->shape && changed.dtype() == entry.node->dtype, "register_hook", "a hook on ",
+            entry.node->shape, " ", entry.node->dtype, " returned ", changed, " ", changed.dtype());
+      entry.gradient = std::move(changed);
+    }
+  }
+
+  void check_gradient(const Node& node, const Node& input, const Tensor& g) const {
+    check(g.shape() == input.shape && g.dtype() == input.dtype, caller_, "the gradient formula of '", node.op,
+          "' gave ", g.shape(), " ", g.dtype(), " for an input of ", input.shape, " ", input.dtype);
+  }
+
+  const char* caller_;
+  bool create_graph_, retain_graph_;
+  std::vector<Entry> entries_;
+  std::vector<std::uint32_t> order_;  // of entries_, newest first
+  NodeIndex index_;
+};
+
+/// The upstream gradient: as given, or 1 for a single element.
+Tensor upstream(const Tensor& root, const Tensor& given, const char* caller) {
+  check_defined(root, caller, "the result");
+  check(root.requires_grad(), caller, "the result ", root,
+        " does not require grad: no input of the ops that made it does, or they ran under NoGradGuard");
+  if (!given.defined()) {
+    check(root.numel() == 1, caller, "only a scalar (one element) needs no gradient, and the result is ", root,
+          "; pass a gradient of that shape, or reduce the result to a scalar");
+    return ones(root.shape(), {.dtype = root.dtype()});
+  }
+  check(given.shape() == root.shape() && given.dtype() == root.dtype(), caller, "the gradient is ", given, " ",
+        given.dtype(), ", the result ", root, " ", root.dtype());
+  return given;
+}
+
+}  // namespace
+}  // namespace detail
+
+void Tensor::backward(const Tensor& gradient, const BackwardOptions& options) const {
+  const Tensor g = detail::upstream(*this, gradient, "backward");
+  detail::Sweep sweep("backward", options.create_graph, options.retain_graph.value_or(options.create_graph));
+  sweep.discover({*this});
+  sweep.seed(*this, g);
+  sweep.run({});
+  sweep.fill_sinks();
+  sweep.consume();
+}
+
+std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+                         const std::vector<Tensor>& grad_outputs, const GradOptions& options) {
+  check(!outputs.empty() && !inputs.empty(), "grad", "needs at least one output and one input");
+  check(grad_outputs.empty() || grad_outputs.size() == outputs.size(), "grad", "got ", outputs.size(), " outputs but ",
+        grad_outputs.size(), " grad_outputs");
+  std::vector<Tensor> upstream;
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    upstream.push_back(detail::upstream(outputs[i], grad_outputs.empty() ? Tensor() : grad_outputs[i], "grad"));
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    check_defined(inputs[i], "grad", "an input");
+    check(inputs[i].requires_grad(), "grad", "input ", i, " does not require grad: ", inputs[i]);
+  }
+
+  detail::Sweep sweep("grad", options.create_graph, options.retain_graph.value_or(options.create_graph));
+  sweep.discover(outputs);
+  const std::vector<bool> used = sweep.restrict_to(inputs);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    check(used[i] || options.allow_unused, "grad", "no output depends on input ", i, ": ", inputs[i],
+          "; pass {.allow_unused = true} to get an undefined tensor for it");
+  for (std::size_t i = 0; i < outputs.size(); ++i) sweep.seed(outputs[i], upstream[i]);
+  sweep.run(inputs);
+  std::vector<Tensor> results;
+  for (const Tensor& input : inputs) results.push_back(sweep.result(input));
+  sweep.consume();
+  return results;
+}
+
+}  // namespace gradus

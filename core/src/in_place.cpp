@@ -1,0 +1,67 @@
+// In-place forms. Each computes the out-of-place op, writes the result over the tensor, and gives the tensor the
+// result's place in the history.
+#include <gradus/elementwise.h>
+#include <gradus/layout.h>
+#include <gradus/mask.h>
+
+#include "internal.h"
+
+namespace gradus {
+
+namespace {
+
+template <class Op>
+Tensor& assign(Tensor& x, const char* name, std::initializer_list<const Tensor*> sources, Op op) {
+  for (const Tensor* source : sources) check_defined(*source, name, "the other tensor");
+  detail::check_in_place(x, name, sources);
+  // The op sees another handle on x's data: if it saves x, the changed version will tell, and no cycle can form.
+  const Tensor value = op(detail::alias(x, x.impl().node));
+  check(value.shape() == x.shape(), name, "the result ", value.shape(), " does not fit into ", x);
+  check(promote(value.dtype(), x.dtype()) == x.dtype() || is_floating(x.dtype()), name, "a result of ", value.dtype(),
+        " cannot be written into ", x.dtype(), " ", x);
+  const Tensor fitting = to(value, x.dtype());
+  detail::write(x, fitting);
+  detail::bump_version(x);
+  if (grad_enabled()) x.impl().node = fitting.impl().node;
+  return x;
+}
+
+}  // namespace
+
+Tensor& Tensor::add_(const Tensor& other) {
+  return assign(*this, "add_", {&other}, [&](const Tensor& x) { return gradus::add(x, other); });
+}
+Tensor& Tensor::sub_(const Tensor& other) {
+  return assign(*this, "sub_", {&other}, [&](const Tensor& x) { return gradus::sub(x, other); });
+}
+Tensor& Tensor::mul_(const Tensor& other) {
+  return assign(*this, "mul_", {&other}, [&](const Tensor& x) { return gradus::mul(x, other); });
+}
+Tensor& Tensor::div_(const Tensor& other) {
+  return assign(*this, "div_", {&other}, [&](const Tensor& x) { return gradus::div(x, other); });
+}
+Tensor& Tensor::add_(Scalar other) {
+  return assign(*this, "add_", {}, [&](const Tensor& x) { return gradus::add(x, other); });
+}
+Tensor& Tensor::sub_(Scalar other) {
+  return assign(*this, "sub_", {}, [&](const Tensor& x) { return gradus::sub(x, other); });
+}
+Tensor& Tensor::mul_(Scalar other) {
+  return assign(*this, "mul_", {}, [&](const Tensor& x) { return gradus::mul(x, other); });
+}
+Tensor& Tensor::div_(Scalar other) {
+  return assign(*this, "div_", {}, [&](const Tensor& x) { return gradus::div(x, other); });
+}
+Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value) {
+  return assign(*this, "masked_fill_", {&mask}, [&](const Tensor& x) { return gradus::masked_fill(x, mask, value); });
+}
+Tensor& Tensor::copy_(const Tensor& source) {
+  return assign(*this, "copy_", {&source},
+                [&](const Tensor& x) { return gradus::expand(gradus::to(source, x.dtype()), x.shape()); });
+}
+Tensor& Tensor::fill_(Scalar value) {
+  return assign(*this, "fill_", {}, [&](const Tensor& x) { return full(x.shape(), value, {.dtype = x.dtype()}); });
+}
+Tensor& Tensor::zero_() { return fill_(0); }
+
+}  // namespace gradus

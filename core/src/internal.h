@@ -1,0 +1,62 @@
+#pragma once
+// What the ops are built from, below the public functions: fresh results, broadcasting, and calls of the kernels.
+#include <gradus/autograd.h>
+#include <gradus/factories.h>
+#include <gradus/record.h>
+#include <gradus/tensor.h>
+
+#include <atomic>
+
+#include "check.h"
+#include "kernels/kernels.h"
+
+namespace gradus::detail {
+
+/// Holds a node's lock.
+class SpinGuard {
+ public:
+  explicit SpinGuard(std::atomic_flag& flag) : flag_(flag) {
+    while (flag_.test_and_set(std::memory_order_acquire)) {
+    }
+  }
+  ~SpinGuard() { flag_.clear(std::memory_order_release); }
+  SpinGuard(const SpinGuard&) = delete;
+  SpinGuard& operator=(const SpinGuard&) = delete;
+
+ private:
+  std::atomic_flag& flag_;
+};
+
+/// A new row-major tensor with uninitialised memory. Error where its bytes do not fit 63 bits.
+Tensor make(const Shape& shape, DType dtype);
+/// A view of x's memory without history.
+Tensor make_view(const Tensor& x, const Shape& shape, const Shape& strides, std::int64_t offset);
+/// x's memory read as [1, ..., 1] + shape, repeated to `shape`: the strides alone, 0 where repeated.
+Shape broadcast_strides(const Tensor& x, const Shape& shape);
+/// The shape in which all operands meet. Error where they do not.
+Shape broadcast_shapes(const Shape& a, const Shape& b, const char* op);
+Shape row_major_strides(const Shape& shape);
+/// "does any element share memory with another of the same tensor?"
+bool overlaps_itself(const Tensor& x);
+
+inline const void* pointer(const Tensor& x) { return x.impl().bytes(); }
+inline void* mutable_pointer(const Tensor& x) { return x.impl().bytes(); }
+
+/// y (of shape and dtype given by y) = values of x, broadcast and converted, without history.
+void write(const Tensor& y, const Tensor& x);
+void fill(const Tensor& y, Scalar value);
+/// Marks y's memory as changed, for the check of saved tensors.
+void bump_version(const Tensor& y);
+/// Before y is changed in place, with values that come from `sources`. Error where that would break a recorded history
+/// or where y overlaps itself.
+void check_in_place(const Tensor& y, const char* op, std::initializer_list<const Tensor*> sources = {});
+/// y += x, both of one shape and dtype, y row-major and nobody else's; no history.
+void accumulate_into(const Tensor& y, const Tensor& x);
+/// x row-major; x itself where it is so already. No history.
+Tensor packed(const Tensor& x);
+
+/// Elementwise kernels on whole tensors, without history.
+Tensor apply(kernels::Unary op, const Tensor& x, const char* name, double p = 0, double q = 0);
+Tensor apply(kernels::Binary op, const Tensor& a, const Tensor& b, const char* name);
+
+}  // namespace gradus::detail

@@ -1,0 +1,86 @@
+#include <gradus/elementwise.h>
+#include <gradus/layout.h>
+#include <gradus/norm.h>
+#include <gradus/reduce.h>
+
+#include "internal.h"
+
+namespace gradus {
+
+using detail::packed;
+
+namespace {
+
+/// x̂ and 1/√(var + eps), with their own history: for gradients of gradients.
+struct Normalized {
+  Tensor x_hat, rstd;
+};
+Normalized normalize(const Tensor& x, double eps) {
+  const Tensor centered = x - mean(x, {-1}, true);
+  const Tensor rstd = rsqrt(mean(square(centered), {-1}, true) + eps);
+  return {centered * rstd, rstd};
+}
+
+const void* pointer_or_null(const Tensor& x) { return x.defined() ? detail::pointer(x) : nullptr; }
+
+}  // namespace
+
+// y = x̂·γ + β, x̂ = (x - mean)·rstd :
+//   dx = rstd·(γG - mean(γG) - x̂·mean(γG∘x̂)),  dγ = Σ G∘x̂,  dβ = Σ G
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  check_defined(x, "layer_norm", "the tensor");
+  check_floating(x, "layer_norm");
+  check(x.dim() >= 1 && x.size(-1) > 0, "layer_norm", "needs a last dim to normalise, got ", x);
+  check(eps >= 0, "layer_norm", "eps must not be negative, got ", eps);
+  const std::int64_t n = x.size(-1), rows = x.numel() / n;
+  for (const Tensor& t : {weight, bias}) {
+    if (!t.defined()) continue;
+    check(t.dim() == 1 && t.size(0) == n, "layer_norm", "weight and bias must be [", n, "] for ", x, ", got ", t);
+    check(t.dtype() == x.dtype(), "layer_norm", "dtypes differ: x is ", x.dtype(), ", weight or bias ", t.dtype());
+  }
+  const Tensor source = packed(x), gamma = weight.defined() ? packed(weight) : weight,
+               beta = bias.defined() ? packed(bias) : bias;
+  Tensor y = detail::make(x.shape(), x.dtype()), mean = detail::make({rows}, x.dtype()),
+         rstd = detail::make({rows}, x.dtype());
+  kernels::layer_norm(x.dtype(), rows, n, detail::pointer(source), pointer_or_null(gamma), pointer_or_null(beta), eps,
+                      detail::mutable_pointer(y), detail::mutable_pointer(mean), detail::mutable_pointer(rstd));
+
+  // Without a weight the formulas see an undefined γ, which stands for 1.
+  const auto dx = [eps, rows, n](const Tensor& g, const Tensor& X, const Tensor& mu, const Tensor& rs,
+                                 const Tensor& W) {
+    if (!grad_enabled()) {
+      const Tensor upstream = packed(g), input = packed(X), scale = W.defined() ? packed(W) : W;
+      Tensor result = detail::make(X.shape(), X.dtype());
+      kernels::layer_norm_backward(X.dtype(), rows, n, detail::pointer(upstream), detail::pointer(input),
+                                   pointer_or_null(scale), detail::pointer(mu), detail::pointer(rs),
+                                   detail::mutable_pointer(result));
+      return result;
+    }
+    const auto [x_hat, r] = normalize(X, eps);
+    const Tensor scaled = W.defined() ? g * W : g;
+    return r * (scaled - gradus::mean(scaled, {-1}, true) - x_hat * gradus::mean(scaled * x_hat, {-1}, true));
+  };
+  const auto dgamma = [eps, rows, n](const Tensor& g, const Tensor& X, const Tensor& mu, const Tensor& rs) {
+    if (grad_enabled()) return sum_to(g * normalize(X, eps).x_hat, {n});
+    const Tensor upstream = packed(g), input = packed(X);
+    Tensor result = detail::make({n}, X.dtype());
+    kernels::layer_norm_backward_params(X.dtype(), rows, n, detail::pointer(upstream), detail::pointer(input),
+                                        detail::pointer(mu), detail::pointer(rs), detail::mutable_pointer(result),
+                                        nullptr);
+    return result;
+  };
+  const auto dbeta = [n](const Tensor& g) { return sum_to(g, {n}); };
+
+  if (!weight.defined()) {
+    return record("layer_norm", y,
+                  wrt(x, saving(x, mean, rstd),
+                      [dx](const Tensor& g, const Tensor& X, const Tensor& mu, const Tensor& rs) {
+                        return dx(g, X, mu, rs, {});
+                      }),
+                  wrt(bias, dbeta));
+  }
+  return record("layer_norm", y, wrt(x, saving(x, mean, rstd, weight), dx), wrt(weight, saving(x, mean, rstd), dgamma),
+                wrt(bias, dbeta));
+}
+
+}  // namespace gradus

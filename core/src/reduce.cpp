@@ -1,0 +1,203 @@
+#include <gradus/elementwise.h>
+#include <gradus/index.h>
+#include <gradus/layout.h>
+#include <gradus/mask.h>
+#include <gradus/reduce.h>
+
+#include <array>
+
+#include "internal.h"
+
+namespace gradus {
+
+using detail::packed;
+using kernels::Reduce;
+
+namespace {
+
+/// Which dims are reduced, and the shapes before and after.
+struct Reduction {
+  std::array<bool, Shape::max_rank> reduced{};
+  Shape kept;     // the result without the reduced dims
+  Shape keepdim;  // the result with them, of size 1
+  std::int64_t count = 1;
+
+  Reduction(const Tensor& x, const Shape& dims, const char* op) {
+    const int rank = x.shape().size();
+    if (dims.empty()) reduced.fill(true);
+    for (const std::int64_t dim : dims) {
+      const auto d = static_cast<std::size_t>(wrap_dim(dim, rank, op));
+      check(!reduced[d], op, "dim ", dim, " is named twice in ", dims);
+      reduced[d] = true;
+    }
+    for (int i = 0; i < rank; ++i) {
+      const bool gone = reduced[static_cast<std::size_t>(i)];
+      if (gone) count *= x.shape()[i];
+      if (!gone) kept.push_back(x.shape()[i]);
+      keepdim.push_back(gone ? 1 : x.shape()[i]);
+    }
+  }
+  const Shape& result(bool keep) const { return keep ? keepdim : kept; }
+};
+
+/// The kernel on x seen as [outer, n, inner]. Where the reduced dims are not neighbours they are brought to the end.
+Tensor run(Reduce op, const Tensor& x, const Reduction& r, bool keep) {
+  const Shape& s = x.shape();
+  std::int64_t outer = 1, n = 1, inner = 1;
+  bool neighbours = true;
+  for (int i = 0; i < s.size(); ++i) {
+    const bool gone = r.reduced[static_cast<std::size_t>(i)];
+    if (s[i] == 1) continue;
+    if (gone) {
+      neighbours &= inner == 1;
+      n *= s[i];
+    } else {
+      (n == 1 ? outer : inner) *= s[i];
+    }
+  }
+  Tensor source = x;
+  if (!neighbours) {
+    Shape order;
+    for (const bool gone : {false, true})
+      for (int i = 0; i < s.size(); ++i)
+        if (r.reduced[static_cast<std::size_t>(i)] == gone) order.push_back(i);
+    const NoGradGuard guard;
+    source = permute(x, order);
+    n = r.count;
+    outer = r.kept.numel();
+    inner = 1;
+  }
+  source = packed(source);
+  Tensor y = detail::make(r.result(keep), x.dtype());
+  if (y.numel() > 0) {
+    if (r.count == 0) {
+      detail::fill(y, 0);
+    } else {
+      kernels::reduce(op, x.dtype(), outer, n, inner, detail::pointer(source), detail::mutable_pointer(y));
+    }
+  }
+  return y;
+}
+
+/// The adjoint of a sum: g repeated along the reduced dims.
+Tensor repeat(const Tensor& g, const Shape& keepdim, const Shape& shape) { return expand(reshape(g, keepdim), shape); }
+
+}  // namespace
+
+Tensor sum(const Tensor& x) { return sum(x, {}); }
+
+// y = Σ x :  dx = G repeated
+Tensor sum(const Tensor& x, const Shape& dims, bool keepdim) {
+  check_defined(x, "sum", "the tensor");
+  if (x.dtype() == Bool) return sum(to(x, Int64), dims, keepdim);
+  const Reduction r(x, dims, "sum");
+  return record("sum", run(Reduce::Sum, x, r, keepdim),
+                wrt(x, [k = r.keepdim, s = x.shape()](const Tensor& g) { return repeat(g, k, s); }));
+}
+
+Tensor mean(const Tensor& x) { return mean(x, {}); }
+
+// y = Σ x / n :  dx = G/n repeated
+Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
+  check_defined(x, "mean", "the tensor");
+  check_floating(x, "mean");
+  const Reduction r(x, dims, "mean");
+  const auto n = static_cast<double>(r.count);
+  const Tensor total = run(Reduce::Sum, x, r, keepdim);
+  return record("mean", detail::apply(kernels::Unary::DivScalar, total, "mean", n),
+                wrt(x, [k = r.keepdim, s = x.shape(), n](const Tensor& g) { return repeat(g / n, k, s); }));
+}
+
+namespace {
+
+// y = max x :  dx = G/m where x = y, m being how many are equal to y
+Tensor extreme(Reduce op, const char* name, const Tensor& x, const Shape& dims, bool keepdim) {
+  check_defined(x, name, "the tensor");
+  const Reduction r(x, dims, name);
+  check(r.count > 0, name, "there is no element to choose from in ", x);
+  return record(name, run(op, x, r, keepdim),
+                wrt(x, saving(x, output), [k = r.keepdim, dims](const Tensor& g, const Tensor& X, const Tensor& Y) {
+                  const Tensor ties = X == reshape(Y, k);
+                  const Tensor share = reshape(g, k) / to(sum(ties, dims, true), g.dtype());
+                  return where(ties, share, 0);
+                }));
+}
+
+}  // namespace
+
+Tensor amax(const Tensor& x, const Shape& dims, bool keepdim) { return extreme(Reduce::Max, "amax", x, dims, keepdim); }
+Tensor amin(const Tensor& x, const Shape& dims, bool keepdim) { return extreme(Reduce::Min, "amin", x, dims, keepdim); }
+Tensor max(const Tensor& x) { return amax(x); }
+Tensor min(const Tensor& x) { return amin(x); }
+
+Tensor argmax(const Tensor& x, std::optional<std::int64_t> dim, bool keepdim) {
+  check_defined(x, "argmax", "the tensor");
+  const NoGradGuard guard;
+  if (!dim) {
+    const Tensor index = argmax(reshape(x, {-1}), 0, false);
+    return keepdim ? reshape(index, Shape(std::vector<std::int64_t>(static_cast<std::size_t>(x.dim()), 1))) : index;
+  }
+  if (x.dim() == 0) return argmax(reshape(x, {1}), 0, false);
+  const std::int64_t d = wrap_dim(*dim, x.dim(), "argmax");
+  const std::int64_t n = x.size(d);
+  check(n > 0, "argmax", "there is no element to choose from along dim ", *dim, " of ", x);
+  const Tensor rows = packed(transpose(x, d, -1));
+  Shape shape = rows.shape();
+  shape[shape.size() - 1] = 1;
+  Tensor y = detail::make(shape, Int64);
+  kernels::argmax_rows(x.dtype(), y.numel(), n, detail::pointer(rows), y.data<std::int64_t>());
+  y = transpose(y, d, -1);
+  return keepdim ? y : squeeze(y, d);
+}
+
+namespace {
+
+// The place of the winner is found without history; reading it is a gather, which has a gradient.
+ValuesAndIndices extreme_along(const Tensor& x, const Tensor& order, std::int64_t dim, bool keepdim) {
+  const Tensor indices = argmax(order, dim, true);
+  const Tensor values = x.dim() == 0 ? reshape(x, {}) : gather(x, dim, indices);
+  if (keepdim || x.dim() == 0) return {values, indices};
+  return {squeeze(values, dim), squeeze(indices, dim)};
+}
+
+}  // namespace
+
+ValuesAndIndices max(const Tensor& x, std::int64_t dim, bool keepdim) {
+  check_defined(x, "max", "the tensor");
+  return extreme_along(x, x, dim, keepdim);
+}
+
+ValuesAndIndices min(const Tensor& x, std::int64_t dim, bool keepdim) {
+  check_defined(x, "min", "the tensor");
+  const NoGradGuard guard;
+  // The smallest is the largest of the negated; for bools, of the opposite.
+  const Tensor order = x.dtype() == Bool ? logical_not(x) : neg(x.detach());
+  const EnableGradGuard again;
+  return extreme_along(x, order, dim, keepdim);
+}
+
+bool any(const Tensor& x) {
+  check(x.dtype() == Bool, "any", "needs a Bool tensor, got ", x.dtype(), " ", x);
+  return x.numel() > 0 && run(Reduce::Max, x, Reduction(x, {}, "any"), false).item<bool>();
+}
+
+bool all(const Tensor& x) {
+  check(x.dtype() == Bool, "all", "needs a Bool tensor, got ", x.dtype(), " ", x);
+  return x.numel() == 0 || run(Reduce::Min, x, Reduction(x, {}, "all"), false).item<bool>();
+}
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  const int extra = x.shape().size() - shape.size();
+  check(extra >= 0, "sum_to", shape, " does not broadcast to ", x);
+  Shape dims;
+  for (int i = 0; i < x.shape().size(); ++i) {
+    const std::int64_t size = x.shape()[i];
+    check(i < extra || shape[i - extra] == size || shape[i - extra] == 1, "sum_to", shape, " does not broadcast to ",
+          x);
+    if (i < extra || shape[i - extra] != size) dims.push_back(i);
+  }
+  return reshape(dims.empty() ? x : sum(x, dims), shape);
+}
+
+}  // namespace gradus

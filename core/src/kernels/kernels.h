@@ -15,22 +15,42 @@ using i64 = std::int64_t;
 
 // One input; p and q are the op's numbers.
 enum class Unary : std::uint8_t {
-  Copy, Neg, Abs, Sign, Exp, Log, Sqrt, Rsqrt, Square, Reciprocal, Sin, Cos, Tanh, Sigmoid, Relu,
-  Gelu,       // x·Φ(x)
-  GeluTanh,   // the tanh approximation
-  Silu,       // x·sigmoid(x)
-  AddScalar,  // x + p
-  MulScalar,  // x · p
-  DivScalar,  // x / p
-  RSubScalar, // p - x
-  RDivScalar, // p / x
-  PowScalar,  // x ^ p
-  Clamp,      // min(max(x, p), q), NaN stays
+  Copy,
+  Neg,
+  Abs,
+  Sign,
+  Exp,
+  Log,
+  Sqrt,
+  Rsqrt,
+  Square,
+  Reciprocal,
+  Sin,
+  Cos,
+  Tanh,
+  Sigmoid,
+  Relu,
+  Gelu,        // x·Φ(x)
+  GeluTanh,    // the tanh approximation
+  Silu,        // x·sigmoid(x)
+  AddScalar,   // x + p
+  MulScalar,   // x · p
+  DivScalar,   // x / p
+  RSubScalar,  // p - x
+  RDivScalar,  // p / x
+  PowScalar,   // x ^ p
+  Clamp,       // min(max(x, p), q), NaN stays
 };
 
 // Two inputs. The *Backward ones take the upstream gradient g first.
 enum class Binary : std::uint8_t {
-  Add, Sub, Mul, Div, Pow, Maximum, Minimum,
+  Add,
+  Sub,
+  Mul,
+  Div,
+  Pow,
+  Maximum,
+  Minimum,
   TanhBackward,      // (g, y): g·(1 - y²)
   SigmoidBackward,   // (g, y): g·y·(1 - y)
   ReluBackward,      // (g, y): y > 0 ? g : 0
@@ -83,11 +103,11 @@ struct DropoutField {
 struct Table {
   const char* name;
 
-  UnaryRun (*unary)(Unary op, DType dtype);        // null where the pair has no meaning
-  BinaryRun (*binary)(Binary op, DType dtype);     // y has the dtype of the inputs
-  BinaryRun (*compare)(Compare op, DType dtype);   // y is bool
-  SelectRun (*select)(DType dtype);                // y = c ? a : b
-  UnaryRun (*cast)(DType from, DType to);          // float to int truncates (NaN and what does not fit gives 0)
+  UnaryRun (*unary)(Unary op, DType dtype);       // null where the pair has no meaning
+  BinaryRun (*binary)(Binary op, DType dtype);    // y has the dtype of the inputs
+  BinaryRun (*compare)(Compare op, DType dtype);  // y is bool
+  SelectRun (*select)(DType dtype);               // y = c ? a : b
+  UnaryRun (*cast)(DType from, DType to);         // float to int truncates (NaN and what does not fit gives 0)
 
   // y[o, i] = op over r of x[o, r, i] for i in [i0, i1); x is [outer, n, inner] contiguous, y is [outer, inner].
   void (*reduce)(Reduce op, DType dtype, i64 outer, i64 n, i64 inner, i64 i0, i64 i1, const void* x, void* y);
@@ -99,7 +119,7 @@ struct Table {
 
   // Rows of n neighbours. (Float32 and Float64)
   void (*softmax)(DType dtype, i64 rows, i64 n, const void* x, void* y);
-  void (*softmax_backward)(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);      // y∘(g - Σ g∘y)
+  void (*softmax_backward)(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);  // y∘(g - Σ g∘y)
   void (*log_softmax)(DType dtype, i64 rows, i64 n, const void* x, void* y);
   void (*log_softmax_backward)(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);  // g - eʸ Σ g
   // y = (x - mean)·rstd·gamma + beta; gamma and beta may be null; mean and rstd (one each a row) are written. Two-pass.
@@ -144,8 +164,8 @@ void select(DType dtype, const Shape& shape, const bool* c, const Shape& sc, con
 // ---- the same, cut into pieces, of the functions in the table
 void reduce(Reduce op, DType dtype, i64 outer, i64 n, i64 inner, const void* x, void* y);
 void argmax_rows(DType dtype, i64 rows, i64 n, const void* x, i64* y);
-/// `batch` products like `first`, the i-th with a, b and c moved on by a_offsets[i], b_offsets[i] and i·c_step elements.
-/// Large products are cut by rows of C, small ones bundled.
+/// `batch` products like `first`, the i-th with a, b and c moved on by a_offsets[i], b_offsets[i] and i·c_step
+/// elements. Large products are cut by rows of C, small ones bundled.
 void gemm(DType dtype, i64 batch, const Gemm& first, const i64* a_offsets, const i64* b_offsets, i64 c_step);
 void softmax(DType dtype, i64 rows, i64 n, const void* x, void* y);
 void softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);

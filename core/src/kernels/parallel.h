@@ -5,9 +5,9 @@
 
 namespace gradus::kernels {
 
-/// Calls f(context, i) for each i in [0, pieces), in any order and on any thread, and returns when all are done. Runs on the
-/// calling thread alone where there is one piece or one thread, where the pool is busy with another caller's job, or
-/// from inside a piece. f must not throw.
+/// Calls f(context, i) for each i in [0, pieces), in any order and on any thread, and returns when all are done. Runs
+/// on the calling thread alone where there is one piece or one thread, where the pool is busy with another caller's
+/// job, or from inside a piece. f must not throw.
 void run_pieces(std::int64_t pieces, void (*f)(void* context, std::int64_t i), void* context);
 
 /// The same for a callable.

@@ -1,0 +1,152 @@
+// Layer normalisation of rows of neighbours, and its gradients.
+#include "families.h"
+#include "vec.h"
+
+namespace gradus::kernels::GRADUS_ISA_NS {
+namespace {
+
+// A row's mean as an unevaluated sum of two numbers: x - high is exact for x near the mean, so that the differences
+// from a mean far greater than the deviation keep their digits.
+template <class T>
+struct Mean {
+  T high, low;
+};
+
+template <class T>
+GRADUS_INLINE Mean<T> mean_of(i64 n, const T* x) {
+  constexpr i64 w = Lanes<T>::count;
+  Sum sum;
+  Int<T> differs{};
+  const Vec<T> first = splat(x[0]);
+  for (i64 i = 0; i < n; i += w) {
+    const Vec<T> v = load_up_to(x + i, n - i, T(0));
+    sum.add(v);
+    if constexpr (sizeof(T) == 8) differs |= (Int<T>)(load_up_to(x + i, n - i, x[0]) != first);
+  }
+  const double mean = sum.total() / static_cast<double>(n);
+  if constexpr (sizeof(T) == 4) {
+    const T high = static_cast<T>(mean);
+    return {high, static_cast<T>(mean - static_cast<double>(high))};
+  } else {
+    // A second pass finds what the rounding of the first left over; a constant row must be exactly its own mean.
+    bool constant = true;
+    for (int j = 0; j < w; ++j) constant = constant && differs[j] == 0;
+    if (constant) return {x[0], 0};
+    Sum rest;
+    for (i64 i = 0; i < n; i += w) rest.add(load_up_to(x + i, n - i, mean) - mean);
+    return {mean, rest.total() / static_cast<double>(n)};
+  }
+}
+
+// y = (x - mean)·rstd·γ + β with rstd = 1/√(var + eps)
+template <class T>
+void layer_norm_of(i64 rows, i64 n, const void* x_, const void* gamma_, const void* beta_, double eps, void* y_,
+                   void* mean_, void* rstd_) {
+  constexpr i64 w = Lanes<T>::count;
+  const T* x = static_cast<const T*>(x_);
+  const T* gamma = static_cast<const T*>(gamma_);
+  const T* beta = static_cast<const T*>(beta_);
+  T* y = static_cast<T*>(y_);
+  T* means = static_cast<T*>(mean_);
+  T* rstds = static_cast<T*>(rstd_);
+  for (i64 r = 0; r < rows; ++r, x += n, y += n) {
+    const Mean<T> mean = mean_of(n, x);
+    Sum squares;
+    for (i64 i = 0; i < n; i += w) {
+      // Lanes beyond the end hold the mean itself, up to its low part, which must not count either.
+      const Vec<T> d = load_up_to(x + i, n - i) - mean.high - mean.low;
+      squares.add(n - i >= w ? d * d
+                             : (lane_numbers<T>() < static_cast<typename Lanes<T>::Word>(n - i) ? d * d : Vec<T>{}));
+    }
+    const T rstd = static_cast<T>(1 / __builtin_sqrt(squares.total() / static_cast<double>(n) + eps));
+    means[r] = mean.high;
+    rstds[r] = rstd;
+    for (i64 i = 0; i < n; i += w) {
+      Vec<T> v = (load_up_to(x + i, n - i) - mean.high - mean.low) * rstd;
+      if (gamma) v *= load_up_to(gamma + i, n - i);
+      if (beta) v += load_up_to(beta + i, n - i);
+      store_up_to<T>(y + i, v, n - i);
+    }
+  }
+}
+
+// dx = rstd·(h - mean(h) - x̂·mean(h∘x̂)) with h = g∘γ, x̂ = (x - mean)·rstd. The mean is taken anew, in two parts.
+template <class T>
+void layer_norm_backward_of(i64 rows, i64 n, const void* g_, const void* x_, const void* gamma_, const void*,
+                            const void* rstd_, void* dx_) {
+  constexpr i64 w = Lanes<T>::count;
+  const T* g = static_cast<const T*>(g_);
+  const T* x = static_cast<const T*>(x_);
+  const T* gamma = static_cast<const T*>(gamma_);
+  const T* rstds = static_cast<const T*>(rstd_);
+  T* dx = static_cast<T*>(dx_);
+  for (i64 r = 0; r < rows; ++r, g += n, x += n, dx += n) {
+    const Mean<T> mean = mean_of(n, x);
+    const T rstd = rstds[r];
+    Sum sum, dot;
+    for (i64 i = 0; i < n; i += w) {
+      Vec<T> h = load_up_to(g + i, n - i, T(0));
+      if (gamma) h *= load_up_to(gamma + i, n - i, T(0));
+      sum.add(h);
+      dot.add(h * ((load_up_to(x + i, n - i, T(0)) - mean.high - mean.low) * rstd));
+    }
+    const T mean_h = static_cast<T>(sum.total() / static_cast<double>(n));
+    const T mean_dot = static_cast<T>(dot.total() / static_cast<double>(n));
+    for (i64 i = 0; i < n; i += w) {
+      Vec<T> h = load_up_to(g + i, n - i);
+      if (gamma) h *= load_up_to(gamma + i, n - i);
+      const Vec<T> normed = (load_up_to(x + i, n - i) - mean.high - mean.low) * rstd;
+      store_up_to<T>(dx + i, (h - mean_h - normed * mean_dot) * rstd, n - i);
+    }
+  }
+}
+
+// dγ = Σ g∘x̂ and dβ = Σ g over the rows, a tile of columns at a time, in double.
+template <class T>
+void layer_norm_backward_params_of(i64 rows, i64 n, i64 i0, i64 i1, const void* g_, const void* x_, const void* mean_,
+                                   const void* rstd_, void* dgamma_, void* dbeta_) {
+  constexpr i64 tile = 128;
+  const T* g = static_cast<const T*>(g_);
+  const T* x = static_cast<const T*>(x_);
+  const T* mean = static_cast<const T*>(mean_);
+  const T* rstd = static_cast<const T*>(rstd_);
+  T* dgamma = static_cast<T*>(dgamma_);
+  T* dbeta = static_cast<T*>(dbeta_);
+  for (i64 t = i0; t < i1; t += tile) {
+    const i64 width = i1 - t < tile ? i1 - t : tile;
+    alignas(64) double sum[tile] = {};
+    alignas(64) double dot[tile] = {};
+    for (i64 r = 0; r < rows; ++r) {
+      const T* gr = g + r * n + t;
+      const T* xr = x + r * n + t;
+      const T m = mean[r], s = rstd[r];
+      for (i64 j = 0; j < width; ++j) {
+        sum[j] += static_cast<double>(gr[j]);
+        dot[j] += static_cast<double>(gr[j] * ((xr[j] - m) * s));
+      }
+    }
+    for (i64 j = 0; j < width; ++j) {
+      if (dgamma) dgamma[t + j] = static_cast<T>(dot[j]);
+      if (dbeta) dbeta[t + j] = static_cast<T>(sum[j]);
+    }
+  }
+}
+
+}  // namespace
+
+void layer_norm(DType dtype, i64 rows, i64 n, const void* x, const void* gamma, const void* beta, double eps, void* y,
+                void* mean, void* rstd) {
+  GRADUS_FLOATS(layer_norm_of, dtype, rows, n, x, gamma, beta, eps, y, mean, rstd);
+}
+
+void layer_norm_backward(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* gamma,
+                         const void* mean, const void* rstd, void* dx) {
+  GRADUS_FLOATS(layer_norm_backward_of, dtype, rows, n, g, x, gamma, mean, rstd, dx);
+}
+
+void layer_norm_backward_params(DType dtype, i64 rows, i64 n, i64 i0, i64 i1, const void* g, const void* x,
+                                const void* mean, const void* rstd, void* dgamma, void* dbeta) {
+  GRADUS_FLOATS(layer_norm_backward_params_of, dtype, rows, n, i0, i1, g, x, mean, rstd, dgamma, dbeta);
+}
+
+}  // namespace gradus::kernels::GRADUS_ISA_NS

@@ -1,0 +1,260 @@
+#pragma once
+// Vectors of the widest registers of one instruction set, written with the vector types of g++ and clang++: `a + b`,
+// `a < b` and `mask ? a : b` work lane by lane, and a*b + c becomes one fused instruction where there is one.
+//
+// Everything here is in an unnamed namespace: an inline function that stays out of line must not be shared with the
+// objects of another instruction set. For the same reason nothing of the standard library is used in this folder.
+#include <cstdint>
+
+#include "../kernels.h"
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#define GRADUS_INLINE [[gnu::always_inline]] inline
+
+namespace gradus::kernels::GRADUS_ISA_NS {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int vector_bytes = 64;
+#elif defined(__AVX2__)
+constexpr int vector_bytes = 32;
+#else
+constexpr int vector_bytes = 16;
+#endif
+
+typedef float VecF __attribute__((vector_size(vector_bytes)));
+typedef double VecD __attribute__((vector_size(vector_bytes)));
+typedef float HalfF __attribute__((vector_size(vector_bytes / 2)));
+typedef std::int32_t VecI32 __attribute__((vector_size(vector_bytes)));
+typedef std::uint32_t VecU32 __attribute__((vector_size(vector_bytes)));
+typedef std::int64_t VecI64 __attribute__((vector_size(vector_bytes)));
+typedef std::uint64_t VecU64 __attribute__((vector_size(vector_bytes)));
+
+// What belongs to a float type: its vector, and the integers of the same width (which comparisons give).
+template <class T>
+struct Lanes;
+template <>
+struct Lanes<float> {
+  using Vec = VecF;
+  using Int = VecI32;
+  using Word = std::int32_t;
+  static constexpr int count = vector_bytes / 4;
+  static constexpr int mantissa_bits = 23;
+  static constexpr Word exponent_bias = 127;
+  static constexpr float infinity = __builtin_inff();
+};
+template <>
+struct Lanes<double> {
+  using Vec = VecD;
+  using Int = VecI64;
+  using Word = std::int64_t;
+  static constexpr int count = vector_bytes / 8;
+  static constexpr int mantissa_bits = 52;
+  static constexpr Word exponent_bias = 1023;
+  static constexpr double infinity = __builtin_inf();
+};
+
+template <class T>
+using Vec = typename Lanes<T>::Vec;
+template <class T>
+using Int = typename Lanes<T>::Int;
+
+template <class T>
+GRADUS_INLINE Vec<T> splat(T x) {
+  return x - Vec<T>{};  // keeps -0 (x + 0 would not)
+}
+template <class T>
+GRADUS_INLINE Int<T> splat_int(typename Lanes<T>::Word x) {
+  return x - Int<T>{};
+}
+
+template <class T>
+GRADUS_INLINE Vec<T> load(const T* p) {
+  Vec<T> v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+template <class T>
+GRADUS_INLINE void store(T* p, Vec<T> v) {
+  __builtin_memcpy(p, &v, sizeof v);
+}
+
+#if defined(__AVX512F__)
+GRADUS_INLINE VecF load_first(const float* p, i64 count) {
+  return (VecF)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1u), p);
+}
+GRADUS_INLINE VecD load_first(const double* p, i64 count) {
+  return (VecD)_mm512_maskz_loadu_pd(static_cast<__mmask8>((1u << count) - 1u), p);
+}
+GRADUS_INLINE void store_first(float* p, VecF v, i64 count) {
+  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << count) - 1u), (__m512)v);
+}
+GRADUS_INLINE void store_first(double* p, VecD v, i64 count) {
+  _mm512_mask_storeu_pd(p, static_cast<__mmask8>((1u << count) - 1u), (__m512d)v);
+}
+#elif defined(__AVX2__)
+GRADUS_INLINE __m256i first_lanes(const float*, i64 count) {
+  const VecI32 lane = {0, 1, 2, 3, 4, 5, 6, 7};
+  return (__m256i)(lane < static_cast<std::int32_t>(count));
+}
+GRADUS_INLINE __m256i first_lanes(const double*, i64 count) {
+  const VecI64 lane = {0, 1, 2, 3};
+  return (__m256i)(lane < count);
+}
+GRADUS_INLINE VecF load_first(const float* p, i64 count) { return (VecF)_mm256_maskload_ps(p, first_lanes(p, count)); }
+GRADUS_INLINE VecD load_first(const double* p, i64 count) { return (VecD)_mm256_maskload_pd(p, first_lanes(p, count)); }
+GRADUS_INLINE void store_first(float* p, VecF v, i64 count) {
+  _mm256_maskstore_ps(p, first_lanes(p, count), (__m256)v);
+}
+GRADUS_INLINE void store_first(double* p, VecD v, i64 count) {
+  _mm256_maskstore_pd(p, first_lanes(p, count), (__m256d)v);
+}
+#else
+template <class T>
+GRADUS_INLINE Vec<T> load_first(const T* p, i64 count) {
+  Vec<T> v{};
+  for (int j = 0; j < Lanes<T>::count - 1; ++j)
+    if (j < count) v[j] = p[j];
+  return v;
+}
+template <class T>
+GRADUS_INLINE void store_first(T* p, Vec<T> v, i64 count) {
+  for (int j = 0; j < Lanes<T>::count - 1; ++j)
+    if (j < count) p[j] = v[j];
+}
+#endif
+
+// The first `count` elements, at most a vector full; the other lanes are `fill`.
+template <class T>
+GRADUS_INLINE Vec<T> load_up_to(const T* p, i64 count) {
+  return count >= Lanes<T>::count ? load(p) : load_first(p, count);
+}
+template <class T>
+GRADUS_INLINE Int<T> lane_numbers() {
+  Int<T> lane{};
+  for (int j = 0; j < Lanes<T>::count; ++j) lane[j] = j;
+  return lane;
+}
+template <class T>
+GRADUS_INLINE Vec<T> load_up_to(const T* p, i64 count, T fill) {
+  if (count >= Lanes<T>::count) return load(p);
+  const Vec<T> v = load_first(p, count);
+  return lane_numbers<T>() < static_cast<typename Lanes<T>::Word>(count) ? v : splat<T>(fill);
+}
+template <class T>
+GRADUS_INLINE void store_up_to(T* p, Vec<T> v, i64 count) {
+  if (count >= Lanes<T>::count)
+    store(p, v);
+  else
+    store_first(p, v, count);
+}
+
+// Loads and stores along a stride: 1 neighbours, 0 one element for all lanes.
+template <class T>
+GRADUS_INLINE Vec<T> load_strided(const T* p, i64 stride, i64 count) {
+  if (stride == 1) return load_up_to(p, count);
+  if (stride == 0) return splat<T>(*p);
+  Vec<T> v{};
+  if (count >= Lanes<T>::count) count = Lanes<T>::count;
+  alignas(vector_bytes) T lanes[Lanes<T>::count] = {};
+  for (i64 j = 0; j < count; ++j) lanes[j] = p[j * stride];
+  __builtin_memcpy(&v, lanes, sizeof v);
+  return v;
+}
+template <class T>
+GRADUS_INLINE void store_strided(T* p, i64 stride, Vec<T> v, i64 count) {
+  if (stride == 1) return store_up_to(p, v, count);
+  if (count >= Lanes<T>::count) count = Lanes<T>::count;
+  alignas(vector_bytes) T lanes[Lanes<T>::count];
+  __builtin_memcpy(lanes, &v, sizeof v);
+  for (i64 j = 0; j < count; ++j) p[j * stride] = lanes[j];
+}
+
+// Sums are taken in double: a vector of floats is added as two halves.
+GRADUS_INLINE VecD lower(VecF v) {
+  HalfF h;
+  __builtin_memcpy(&h, &v, sizeof h);
+  return __builtin_convertvector(h, VecD);
+}
+GRADUS_INLINE VecD upper(VecF v) {
+  HalfF h;
+  __builtin_memcpy(&h, reinterpret_cast<const char*>(&v) + sizeof h, sizeof h);
+  return __builtin_convertvector(h, VecD);
+}
+
+// A running sum of vectors, in double.
+struct Sum {
+  VecD even{}, odd{};
+  GRADUS_INLINE void add(VecF v) {
+    even += lower(v);
+    odd += upper(v);
+  }
+  GRADUS_INLINE void add(VecD v) { even += v; }
+  GRADUS_INLINE double total() const {
+    const VecD s = even + odd;
+    double t = 0;
+    for (int j = 0; j < Lanes<double>::count; ++j) t += s[j];
+    return t;
+  }
+};
+
+template <class T>
+GRADUS_INLINE Vec<T> abs(Vec<T> x) {
+  const auto sign = static_cast<typename Lanes<T>::Word>(typename Lanes<T>::Word{1} << (sizeof(T) * 8 - 1));
+  return (Vec<T>)((Int<T>)x & ~splat_int<T>(sign));
+}
+// |x| with the sign of s.
+template <class T>
+GRADUS_INLINE Vec<T> copy_sign(Vec<T> x, Vec<T> s) {
+  const Int<T> sign =
+      splat_int<T>(static_cast<typename Lanes<T>::Word>(typename Lanes<T>::Word{1} << (sizeof(T) * 8 - 1)));
+  return (Vec<T>)(((Int<T>)x & ~sign) | ((Int<T>)s & sign));
+}
+// The larger; b where one is NaN (the instruction of x86).
+template <class T>
+GRADUS_INLINE Vec<T> max(Vec<T> a, Vec<T> b) {
+  return a > b ? a : b;
+}
+template <class T>
+GRADUS_INLINE T largest_lane(Vec<T> v) {
+  T m = v[0];
+  for (int j = 1; j < Lanes<T>::count; ++j) m = v[j] > m ? v[j] : m;
+  return m;
+}
+GRADUS_INLINE VecF sqrt(VecF x) {
+#if defined(__AVX512F__)
+  return (VecF)_mm512_sqrt_ps((__m512)x);
+#elif defined(__AVX2__)
+  return (VecF)_mm256_sqrt_ps((__m256)x);
+#elif defined(__SSE2__)
+  return (VecF)_mm_sqrt_ps((__m128)x);
+#else
+  for (int j = 0; j < Lanes<float>::count; ++j) x[j] = __builtin_sqrtf(x[j]);
+  return x;
+#endif
+}
+GRADUS_INLINE VecD sqrt(VecD x) {
+#if defined(__AVX512F__)
+  return (VecD)_mm512_sqrt_pd((__m512d)x);
+#elif defined(__AVX2__)
+  return (VecD)_mm256_sqrt_pd((__m256d)x);
+#elif defined(__SSE2__)
+  return (VecD)_mm_sqrt_pd((__m128d)x);
+#else
+  for (int j = 0; j < Lanes<double>::count; ++j) x[j] = __builtin_sqrt(x[j]);
+  return x;
+#endif
+}
+
+// A function of one number, lane by lane.
+template <class T, class F>
+GRADUS_INLINE Vec<T> each_lane(Vec<T> x, F f) {
+  for (int j = 0; j < Lanes<T>::count; ++j) x[j] = f(x[j]);
+  return x;
+}
+
+}  // namespace
+}  // namespace gradus::kernels::GRADUS_ISA_NS

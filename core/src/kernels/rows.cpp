@@ -1,0 +1,132 @@
+// The kernels on rows and on plain runs, cut into pieces.
+#include <algorithm>
+#include <cstring>
+
+#include "kernels.h"
+#include "parallel.h"
+
+namespace gradus::kernels {
+namespace {
+
+const void* at(const void* p, i64 elements, DType dtype) {
+  return p ? static_cast<const char*>(p) + elements * size_of(dtype) : nullptr;
+}
+void* at(void* p, i64 elements, DType dtype) { return p ? static_cast<char*>(p) + elements * size_of(dtype) : nullptr; }
+
+// Calls f(first row, rows) for bundles of whole rows.
+template <class F>
+void for_rows(i64 rows, i64 n, F f) {
+  if (rows == 0 || n == 0) return;
+  const i64 bundle = std::max<i64>(1, piece / n);
+  if (rows <= bundle) return f(i64{0}, rows);
+  parallel((rows + bundle - 1) / bundle, [&](i64 i) { f(i * bundle, std::min(bundle, rows - i * bundle)); });
+}
+
+// Calls f(first, end) for spans of `width` of n things.
+template <class F>
+void for_spans(i64 n, i64 width, F f) {
+  if (n == 0) return;
+  parallel((n + width - 1) / width, [&](i64 i) { f(i * width, std::min(n, (i + 1) * width)); });
+}
+
+}  // namespace
+
+void softmax(DType dtype, i64 rows, i64 n, const void* x, void* y) {
+  for_rows(rows, n,
+           [&](i64 r, i64 count) { table().softmax(dtype, count, n, at(x, r * n, dtype), at(y, r * n, dtype)); });
+}
+
+void softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx) {
+  for_rows(rows, n, [&](i64 r, i64 count) {
+    table().softmax_backward(dtype, count, n, at(g, r * n, dtype), at(y, r * n, dtype), at(dx, r * n, dtype));
+  });
+}
+
+void log_softmax(DType dtype, i64 rows, i64 n, const void* x, void* y) {
+  for_rows(rows, n,
+           [&](i64 r, i64 count) { table().log_softmax(dtype, count, n, at(x, r * n, dtype), at(y, r * n, dtype)); });
+}
+
+void log_softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx) {
+  for_rows(rows, n, [&](i64 r, i64 count) {
+    table().log_softmax_backward(dtype, count, n, at(g, r * n, dtype), at(y, r * n, dtype), at(dx, r * n, dtype));
+  });
+}
+
+void layer_norm(DType dtype, i64 rows, i64 n, const void* x, const void* gamma, const void* beta, double eps, void* y,
+                void* mean, void* rstd) {
+  for_rows(rows, n, [&](i64 r, i64 count) {
+    table().layer_norm(dtype, count, n, at(x, r * n, dtype), gamma, beta, eps, at(y, r * n, dtype), at(mean, r, dtype),
+                       at(rstd, r, dtype));
+  });
+}
+
+void layer_norm_backward(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* gamma,
+                         const void* mean, const void* rstd, void* dx) {
+  for_rows(rows, n, [&](i64 r, i64 count) {
+    table().layer_norm_backward(dtype, count, n, at(g, r * n, dtype), at(x, r * n, dtype), gamma, at(mean, r, dtype),
+                                at(rstd, r, dtype), at(dx, r * n, dtype));
+  });
+}
+
+void layer_norm_backward_params(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* mean,
+                                const void* rstd, void* dgamma, void* dbeta) {
+  for_spans(n, rows * n <= piece ? n : 128, [&](i64 i0, i64 i1) {
+    table().layer_norm_backward_params(dtype, rows, n, i0, i1, g, x, mean, rstd, dgamma, dbeta);
+  });
+}
+
+void cross_entropy(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore, double smoothing,
+                   const void* weight, void* loss, void* lse) {
+  for_rows(rows, n, [&](i64 r, i64 count) {
+    table().cross_entropy(dtype, count, n, at(x, r * n, dtype), target + r, ignore, smoothing, weight,
+                          at(loss, r, dtype), at(lse, r, dtype));
+  });
+}
+
+void cross_entropy_backward(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore,
+                            double smoothing, const void* weight, const void* lse, const void* scale, void* dx) {
+  for_rows(rows, n, [&](i64 r, i64 count) {
+    table().cross_entropy_backward(dtype, count, n, at(x, r * n, dtype), target + r, ignore, smoothing, weight,
+                                   at(lse, r, dtype), at(scale, r, dtype), at(dx, r * n, dtype));
+  });
+}
+
+void dropout(DType dtype, const DropoutField& field, i64 n, const void* x, void* y) {
+  static_assert(piece % 4 == 0, "a piece starts with a block of the stream");
+  for_spans(n, piece,
+            [&](i64 i0, i64 i1) { table().dropout(dtype, field, i0, i1 - i0, at(x, i0, dtype), at(y, i0, dtype)); });
+}
+
+void adam(DType dtype, i64 n, const AdamStep& s, void* param, const void* grad, void* m, void* v, void* v_max) {
+  for_spans(n, piece, [&](i64 i0, i64 i1) {
+    table().adam(dtype, i1 - i0, s, at(param, i0, dtype), at(grad, i0, dtype), at(m, i0, dtype), at(v, i0, dtype),
+                 at(v_max, i0, dtype));
+  });
+}
+
+void sgd(DType dtype, i64 n, const SgdStep& s, void* param, const void* grad, void* buffer) {
+  for_spans(n, piece, [&](i64 i0, i64 i1) {
+    table().sgd(dtype, i1 - i0, s, at(param, i0, dtype), at(grad, i0, dtype), at(buffer, i0, dtype));
+  });
+}
+
+void gather_rows(DType dtype, i64 rows, i64 n, const void* x, const i64* index, void* y) {
+  for_rows(rows, n, [&](i64 r, i64 count) {
+    const auto bytes = static_cast<std::size_t>(n * size_of(dtype));
+    for (i64 i = r; i < r + count; ++i) std::memcpy(at(y, i * n, dtype), at(x, index[i] * n, dtype), bytes);
+  });
+}
+
+// Pieces are spans of columns, so that each element of y gets its terms in the order of the rows of g.
+void scatter_add_rows(DType dtype, i64 rows, i64 n, const void* g, const i64* index, i64 /*y_rows*/, void* y) {
+  const BinaryRun add = table().binary(Binary::Add, dtype);
+  for_spans(n, rows * n <= piece ? n : 64, [&](i64 i0, i64 i1) {
+    for (i64 r = 0; r < rows; ++r) {
+      void* to = at(y, index[r] * n + i0, dtype);
+      add(i1 - i0, to, 1, at(g, r * n + i0, dtype), 1, to, 1);
+    }
+  });
+}
+
+}  // namespace gradus::kernels

@@ -112,9 +112,9 @@ TEST_CASE("a query that may attend to nothing gives exactly 0 and sends exactly 
   const Tensor q = leaf({{{1, 0}, {0, 1}}}), k = leaf({{{1, 0}, {0, 1}, {1, 1}}});
   const Tensor v = leaf({{{1, 2}, {3, 4}, {5, 6}}});
   const Tensor mask = tensor({{{true, false, true}, {false, false, false}}});
-  const Tensor output = nn::attention(q, k, v, mask).output;
-  (output * tensor({{{1, 2}, {3, 4}}}, float64)).sum().backward();
-  CHECK(output.to_vector<double>() == std::vector<double>{3, 4, 0, 0});
+  const Tensor y = nn::attention(q, k, v, mask).output;
+  (y * tensor({{{1, 2}, {3, 4}}}, float64)).sum().backward();
+  CHECK(y.to_vector<double>() == std::vector<double>{3, 4, 0, 0});
   const double s = 2.1213203435596424;
   CHECK(disagreement(q.grad(), tensor({{{0.0, s}, {0.0, 0.0}}}, float64)) <= 1);
   CHECK(disagreement(k.grad(), tensor({{{-s, 0.0}, {0.0, 0.0}, {s, 0.0}}}, float64)) <= 1);

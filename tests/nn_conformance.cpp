@@ -69,10 +69,10 @@ void agree(const Json& record, Module module, const Call& call) {
   const nn::StateDict grads = with_own_names(state_of(record.at("param_grads")));
   const auto named = module.named_parameters();
   CHECK(grads.size() == named.size());
-  for (const auto& [name, parameter] : named) {
-    CAPTURE(name);
-    REQUIRE(parameter.grad().defined());
-    CHECK(disagreement(parameter.grad(), grads.at(name)) <= 1);
+  for (const nn::NamedTensor& parameter : named) {
+    CAPTURE(parameter.first);
+    REQUIRE(parameter.second.grad().defined());
+    CHECK(disagreement(parameter.second.grad(), grads.at(parameter.first)) <= 1);
   }
 }
 

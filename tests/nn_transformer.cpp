@@ -168,9 +168,9 @@ TEST_CASE("every parameter of a Transformer gets a gradient") {
     const Tensor tokens = tensor({{1, 2, 3}, {4, 5, 6}});
     const Tensor logits = model(tokens, tokens, {}, nn::subsequent_mask(3));
     cross_entropy(logits.reshape({6, 10}), tokens.reshape({6})).backward();
-    for (const auto& [name, parameter] : model.named_parameters()) {
-      CAPTURE(name);
-      CHECK(parameter.grad().defined());
+    for (const nn::NamedTensor& parameter : model.named_parameters()) {
+      CAPTURE(parameter.first);
+      CHECK(parameter.second.grad().defined());
     }
   }
 }

@@ -206,9 +206,10 @@ class Sweep {
     if (!std::is_sorted(order_.begin(), order_.end(), newer)) std::sort(order_.begin(), order_.end(), newer);
   }
 
-  /// Leaves out what leads to none of the inputs. False in the result for an input that the roots do not depend on.
+  /// Leaves out what leads to none of the inputs; an input's own op is walked only where another input lies below it.
+  /// False in the result for an input that the roots do not depend on.
   std::vector<bool> restrict_to(const std::vector<Tensor>& inputs) {
-    for (Entry& entry : entries_) entry.needed = false;
+    for (Entry& entry : entries_) entry.needed = entry.through = false;
     std::vector<bool> found;
     for (const Tensor& input : inputs) {
       const auto position = index_.find(input.impl().node.get());
@@ -218,7 +219,7 @@ class Sweep {
     for (auto i = order_.rbegin(); i != order_.rend(); ++i) {
       Entry& entry = entries_[*i];
       for (const Ref<Node>& edge : entry.node->edges())
-        if (edge && entry_of(edge.get()).needed) entry.needed = true;
+        if (edge && entry_of(edge.get()).needed) entry.needed = entry.through = true;
     }
     return found;
   }
@@ -236,8 +237,8 @@ class Sweep {
       Entry& entry = entries_[i];
       if (!entry.needed || !entry.gradient.defined()) continue;
       Node& node = *entry.node;
-      if (node.hooks) call_hooks(entry);
-      if (node.leaf) continue;
+      if (!node.hooks.empty()) call_hooks(entry);
+      if (node.leaf || !entry.through) continue;
       Tensor g = std::move(entry.gradient);
       if (entry.keep || node.sink) entry.gradient = g;
       const auto edges = node.edges();
@@ -271,7 +272,7 @@ class Sweep {
       const SpinGuard guard(entry.node->lock);
       TensorImpl* sink = entry.node->sink;
       if (!sink) continue;
-      if (!sink->extras) sink->extras = std::make_unique<Extras>();
+      if (!sink->extras) sink->extras = new Extras;
       Tensor sum(std::move(sink->extras->grad));
       if (!sum.defined()) {
         sum = create_graph_ || exclusively_held(entry.gradient) ? std::move(entry.gradient) : entry.gradient.clone();
@@ -296,7 +297,8 @@ class Sweep {
     Node* node;
     Tensor gradient;
     bool keep = false;
-    bool needed = true;
+    bool needed = true;   // its gradient is wanted
+    bool through = true;  // and so is that of one of its inputs
     bool walked = false;
   };
 
@@ -313,7 +315,7 @@ class Sweep {
   }
 
   void call_hooks(Entry& entry) {
-    const auto hooks = *entry.node->hooks;  // a copy: a hook may remove itself
+    const auto hooks = entry.node->hooks;  // a copy: a hook may remove itself
     for (const auto& [id, hook] : hooks) {
       Tensor changed = hook(entry.gradient);
       if (!changed.defined()) continue;

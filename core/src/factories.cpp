@@ -91,24 +91,38 @@ Tensor from_vector(const std::vector<bool>& values, const Shape& shape, const Te
   return from_values(values, shape, options);
 }
 
-Tensor from_blob(void* data, const Shape& shape, DType dtype, std::shared_ptr<void> owner) {
+namespace detail {
+
+void refuse_null_owner() {
+  fail("from_blob", "the owner is null: nothing would keep the memory alive; to copy, use from_vector");
+}
+
+Tensor adopt_blob(void* data, const Shape& shape, DType dtype, Owner* owner) {
+  // The block of an empty tensor serves as the header of the foreign memory; from here on the storage deletes the
+  // owner.
+  Tensor x = [&] {
+    try {
+      return make({0}, dtype);
+    } catch (...) {
+      delete owner;
+      throw;
+    }
+  }();
+  auto& impl = x.impl();
+  impl.storage->owner = owner;
+  impl.storage->pooled = false;
+  for (const std::int64_t size : shape) check(size >= 0, "from_blob", "negative size in ", shape);
   check(data != nullptr || shape.numel() == 0, "from_blob", "the memory is null for ", shape);
-  check(owner != nullptr, "from_blob",
-        "the owner is null: nothing would keep the memory alive; to copy, use from_vector");
   check(reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(size_of(dtype)) == 0, "from_blob",
         "the memory is not aligned for ", dtype);
-  Tensor x = detail::make({0}, dtype);
-  auto& impl = x.impl();
-  for (const std::int64_t size : shape) check(size >= 0, "from_blob", "negative size in ", shape);
-  // The block of an empty tensor serves as the header of the foreign memory.
   impl.storage->data = data;
-  impl.storage->pooled = false;
-  impl.storage->owner = std::move(owner);
   impl.shape = shape;
-  impl.strides = detail::row_major_strides(shape);
+  impl.strides = row_major_strides(shape);
   impl.numel = shape.numel();
   return x;
 }
+
+}  // namespace detail
 
 Tensor empty(const Shape& shape, const TensorOptions& options) {
   return finish(detail::make(shape, or_default(options, Float32)), options);

@@ -10,6 +10,17 @@ namespace gradus {
 
 namespace {
 
+/// Gives x another place in the history; a wish to keep its gradient goes along.
+void move_to(Tensor& x, const detail::Ref<detail::Node>& node) {
+  auto& impl = x.impl();
+  if (impl.node && impl.node->sink == &impl) {
+    const detail::SpinGuard guard(impl.node->lock);
+    impl.node->sink = nullptr;
+    if (node) node->sink = &impl;
+  }
+  impl.node = node;
+}
+
 template <class Op>
 Tensor& assign(Tensor& x, const char* name, std::initializer_list<const Tensor*> sources, Op op) {
   for (const Tensor* source : sources) check_defined(*source, name, "the other tensor");
@@ -22,7 +33,7 @@ Tensor& assign(Tensor& x, const char* name, std::initializer_list<const Tensor*>
   const Tensor fitting = to(value, x.dtype());
   detail::write(x, fitting);
   detail::bump_version(x);
-  if (grad_enabled()) x.impl().node = fitting.impl().node;
+  if (grad_enabled()) move_to(x, fitting.impl().node);
   return x;
 }
 

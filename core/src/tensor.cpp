@@ -44,6 +44,7 @@ TensorImpl::~TensorImpl() {
     SpinGuard guard(node->lock);
     node->sink = nullptr;
   }
+  delete extras;
   count(Counter::Tensors, -1);
 }
 
@@ -220,7 +221,7 @@ namespace {
 
 detail::Extras& extras(const Tensor& x) {
   auto& extras = x.impl().extras;
-  if (!extras) extras = std::make_unique<detail::Extras>();
+  if (!extras) extras = new detail::Extras;
   return *extras;
 }
 
@@ -274,14 +275,13 @@ HookId Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
   check(static_cast<bool>(hook), "register_hook", "the hook is empty");
   static std::atomic<HookId> next{1};
   auto& hooks = impl().node->hooks;
-  if (!hooks) hooks = std::make_unique<std::vector<detail::Node::Hook>>();
-  hooks->emplace_back(next.fetch_add(1), std::move(hook));
-  return hooks->back().first;
+  hooks.emplace_back(next.fetch_add(1), std::move(hook));
+  return hooks.back().first;
 }
 
 void Tensor::remove_hook(HookId id) const {
-  if (!impl().node || !impl().node->hooks) return;
-  std::erase_if(*impl().node->hooks, [id](const auto& hook) { return hook.first == id; });
+  if (!impl().node) return;
+  std::erase_if(impl().node->hooks, [id](const auto& hook) { return hook.first == id; });
 }
 
 void Tensor::set_data(const Tensor& data) const {

@@ -1,8 +1,8 @@
 #pragma once
 #include <gradus/tensor.h>
 
+#include <concepts>
 #include <initializer_list>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -39,9 +39,25 @@ GRADUS_API Tensor from_vector(const std::vector<double>& values, const Shape& sh
 GRADUS_API Tensor from_vector(const std::vector<std::int64_t>& values, const Shape& shape,
                               const TensorOptions& options = {});
 GRADUS_API Tensor from_vector(const std::vector<bool>& values, const Shape& shape, const TensorOptions& options = {});
-/// A tensor on the caller's memory, row-major, aligned for its type. `owner` keeps that memory alive for as long as any
-/// tensor uses it: it must not be null.
-GRADUS_API Tensor from_blob(void* data, const Shape& shape, DType dtype, std::shared_ptr<void> owner);
+namespace detail {
+GRADUS_API Tensor adopt_blob(void* data, const Shape& shape, DType dtype, Owner* owner);
+[[noreturn]] GRADUS_API void refuse_null_owner();
+}  // namespace detail
+
+/// A tensor on foreign memory, row-major and aligned for its type. `owner` is any object whose life keeps that memory
+/// alive (a shared_ptr, a moved-in container): it is held for as long as any tensor uses the memory. Error for a null
+/// one.
+template <std::move_constructible O>
+Tensor from_blob(void* data, const Shape& shape, DType dtype, O owner) {
+  if constexpr (requires { owner == nullptr; }) {
+    if (owner == nullptr) detail::refuse_null_owner();
+  }
+  struct Held final : detail::Owner {
+    explicit Held(O&& o) : object(std::move(o)) {}
+    O object;
+  };
+  return detail::adopt_blob(data, shape, dtype, new Held(std::move(owner)));
+}
 
 /// Uninitialised memory.
 GRADUS_API Tensor empty(const Shape& shape, const TensorOptions& options = {});

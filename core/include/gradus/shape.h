@@ -2,10 +2,12 @@
 #include <gradus/export.h>
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace gradus {
@@ -18,6 +20,9 @@ class GRADUS_API Shape {
 
   Shape() = default;
   Shape(std::initializer_list<std::int64_t> sizes) : Shape(sizes.begin(), sizes.end()) {}
+  /// One size: `zeros(3)` is `zeros({3})`, `x.sum(0)` is `x.sum({0})`.
+  template <std::integral T>
+  requires(!std::is_same_v<T, bool>) Shape(T size) : Shape({static_cast<std::int64_t>(size)}) {}
   Shape(const std::vector<std::int64_t>& sizes) : Shape(sizes.data(), sizes.data() + sizes.size()) {}
   Shape(const std::int64_t* first, const std::int64_t* last);
 

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -76,13 +75,19 @@ class Ref {
   T* object_ = nullptr;
 };
 
+/// Whatever keeps foreign memory alive; see from_blob.
+struct Owner {
+  virtual ~Owner() = default;
+};
+
 /// A block of memory, shared by every view of it. The version counts in-place changes.
 struct Storage : Counted {
   void* data = nullptr;
   std::size_t bytes = 0;
   std::atomic<std::uint32_t> version{0};
-  bool pooled = true;           // header and data are one block of the pool
-  std::shared_ptr<void> owner;  // keeps the memory of from_blob alive
+  bool pooled = true;      // header and data are one block of the pool
+  Owner* owner = nullptr;  // keeps foreign memory alive
+  ~Storage() { delete owner; }
 };
 
 /// What few tensors have.
@@ -100,7 +105,7 @@ struct TensorImpl : Counted {
   DType dtype = DType::Float32;
   bool contiguous = true;
   Ref<Node> node;  // where it stands in the history; null where no gradient is wanted
-  std::unique_ptr<Extras> extras;
+  Extras* extras = nullptr;
 
   TensorImpl() = default;
   TensorImpl(const TensorImpl&) = delete;

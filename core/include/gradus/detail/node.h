@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <functional>
-#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -38,7 +37,7 @@ struct GRADUS_API Node : Counted {
   bool consumed = false;
 
   using Hook = std::pair<HookId, std::function<Tensor(const Tensor&)>>;
-  std::unique_ptr<std::vector<Hook>> hooks;
+  std::vector<Hook> hooks;
 
   /// The tensor whose grad is filled: a leaf, or a tensor with retain_grad. Not counted, so that a gradient with a
   /// history of its own makes no cycle; the tensor clears it when it dies. Guarded by `lock`.

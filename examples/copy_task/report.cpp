@@ -1,0 +1,171 @@
+#include "report.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <sstream>
+
+#include "text.h"
+
+namespace copy_task {
+namespace {
+
+constexpr int label_columns = 12;
+
+std::string formatted(const char* format, double number) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, number);
+  return text;
+}
+
+std::string progress_line(const Training& state, std::int64_t steps) {
+  const double left = state.seconds / static_cast<double>(state.steps) * static_cast<double>(steps - state.steps);
+  const auto seconds = static_cast<long long>(std::ceil(left));
+  std::ostringstream line;
+  line << "step " << state.steps << "/" << steps << "  loss " << formatted("%.4f", state.loss) << "  "
+       << formatted("%.0f", state.tokens_per_second()) << " tokens/s  " << seconds / 60 << ":"
+       << formatted("%02.0f", static_cast<double>(seconds % 60)) << " left";
+  return line.str();
+}
+
+// Bars of eighths of a character cell, of the loss on a logarithmic scale.
+void print_curve(std::ostream& out, const Training& training) {
+  std::vector<double> logs;
+  for (const CurvePoint& point : training.curve) logs.push_back(std::log10(std::max(point.loss, 1e-9)));
+  std::erase_if(logs, [](double x) { return !std::isfinite(x); });
+  if (logs.empty()) return;
+  const auto [low, high] = std::minmax_element(logs.begin(), logs.end());
+  const double range = std::max(*high - *low, 1e-9);
+
+  constexpr int rows = 8;
+  constexpr const char* eighths[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  out << "learning curve (loss, logarithmic scale)\n";
+  for (int row = rows - 1; row >= 0; --row) {
+    const double at_top = *low + range * (row + 1) / rows;
+    out << (row == rows - 1 || row == 0 || row == rows / 2 ? formatted("%9.2g", std::pow(10, row == 0 ? *low : at_top))
+                                                           : std::string(9, ' '))
+        << " |";
+    for (const double x : logs) {
+      const double height = std::max((x - *low) / range * rows * 8, 1.0);  // a bar for the lowest, too
+      out << eighths[static_cast<int>(std::clamp(std::round(height) - 8 * row, 0.0, 8.0))];
+    }
+    out << '\n';
+  }
+  out << std::string(10, ' ') << '+' << std::string(logs.size(), '-') << '\n';
+  const std::string last = std::to_string(training.curve.back().step);
+  out << std::string(11, ' ') << "1"
+      << std::string(std::max<std::size_t>(logs.size(), last.size() + 2) - last.size() - 1, ' ') << last << " steps\n";
+}
+
+void print_example(std::ostream& out, const Example& example, const Data& data) {
+  out << "  input   " << data.text(example.input) << "\n  output  " << data.text(example.output);
+  if (example.exact()) {
+    out << "   exact\n";
+  } else {
+    out << "\n  wrong, expected\n          " << data.text(example.expected) << '\n';
+  }
+}
+
+// Three of them, and a wrong one among them where there is any.
+void print_examples(std::ostream& out, const std::vector<Example>& tested, const Data& data) {
+  std::vector<const Example*> shown;
+  for (const Example& example : tested) {
+    if (shown.size() < 3) shown.push_back(&example);
+  }
+  const bool all_exact = std::all_of(shown.begin(), shown.end(), [](const Example* e) { return e->exact(); });
+  const auto wrong = std::find_if(tested.begin(), tested.end(), [](const Example& e) { return !e.exact(); });
+  if (all_exact && wrong != tested.end()) shown.back() = &*wrong;
+  out << "decoded held-out sequences\n";
+  for (const Example* example : shown) print_example(out, *example, data);
+}
+
+std::string label(const Data& data, std::int64_t token) {
+  if (token == end_token) return "∎";
+  return token < first_symbol ? "?" : printable(data.vocabulary().symbol(token));
+}
+
+const char* how_to_read(Task task) {
+  switch (task) {
+    case Task::Copy:
+      return "for copy the dark cells fall from the top left to the bottom right, since each output token is read off "
+             "the same place of the input.";
+    case Task::Reverse:
+      return "for reverse the dark cells rise from the bottom left to the top right, since the first output token is "
+             "read off the end of the input.";
+    case Task::Sort:
+      return "for sort the dark cells of a row are where the input has the value that the row writes.";
+  }
+  return "";
+}
+
+void print_attention(std::ostream& out, const AttentionMap& map, const Data& data, Task task) {
+  constexpr const char* shades[] = {"  ", "░░", "▒▒", "▓▓", "██"};
+  out << "cross-attention of the last decoder layer, mean of the heads\n"
+      << "A row is an output token (∎: the end), a column an input token, and the darker a cell, the more the model "
+         "looked "
+         "there to write that token; "
+      << how_to_read(task) << '\n';
+  out << std::string(label_columns + 2, ' ');
+  for (const std::int64_t token : map.columns) out << fit(label(data, token), 2);
+  out << '\n';
+  for (std::size_t i = 0; i < map.rows.size(); ++i) {
+    out << "  " << fit(label(data, map.rows[i]), label_columns);
+    for (const double weight : map.weight[i]) out << shades[static_cast<int>(std::clamp(weight * 5, 0.0, 4.0))];
+    out << '\n';
+  }
+}
+
+}  // namespace
+
+std::int64_t Result::exact() const {
+  return std::count_if(tested.begin(), tested.end(), [](const Example& example) { return example.exact(); });
+}
+
+bool Result::reached(const Options& options) const {
+  return static_cast<double>(exact()) * 100 >= options.target * static_cast<double>(tested.size());
+}
+
+Progress::Progress(std::int64_t steps) : steps_(steps), terminal_(isatty(STDOUT_FILENO) == 1) {}
+
+void Progress::operator()(const Training& state) {
+  if (terminal_) {
+    if (state.seconds - shown_at_ < 0.1 && state.steps > 1) return;
+    std::cout << '\r' << progress_line(state, steps_) << "\033[K" << std::flush;
+  } else {
+    const std::int64_t interval = std::max<std::int64_t>(steps_ / 10, 1);
+    if (state.steps % interval != 0 && state.steps != 1 && state.seconds - shown_at_ < 10) return;
+    std::cout << progress_line(state, steps_) << std::endl;
+  }
+  shown_at_ = state.seconds;
+}
+
+void Progress::finish(const Training& state) {
+  if (terminal_) std::cout << "\r\033[K";
+  std::cout << "trained " << state.steps << " of " << steps_ << " steps in " << formatted("%.1f", state.seconds)
+            << " s, " << formatted("%.0f", state.tokens_per_second()) << " tokens/s, last loss "
+            << formatted("%.4g", state.loss) << std::endl;
+}
+
+void print_report(std::ostream& out, const Result& result, const Data& data, Task task) {
+  out << '\n';
+  print_curve(out, result.training);
+  out << '\n';
+  print_examples(out, result.tested, data);
+  if (result.asked) {
+    out << "\nasked for with --copy\n";
+    print_example(out, *result.asked, data);
+  }
+  out << '\n';
+  print_attention(out, result.attention, data, task);
+  out << '\n';
+}
+
+std::string last_line(const Result& result) {
+  return "exact copies: " + std::to_string(result.exact()) + " of " + std::to_string(result.tested.size()) +
+         " held-out sequences";
+}
+
+}  // namespace copy_task

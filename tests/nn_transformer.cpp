@@ -146,6 +146,9 @@ TEST_CASE("a target never sees what comes after it, nor padding of the source") 
   CHECK(first_two(model(src, tensor({{1, 3, 9, 9}}), src_mask)) != first_two(logits));
   // Behind its mask the padding may be any token.
   CHECK(model(tensor({{3, 4, 5, 7, 8}}), tgt, src_mask, tgt_mask).to_vector<float>() == logits.to_vector<float>());
+  // Embeddings are scaled by √d_model before they are given positions.
+  const Tensor embedded = model.position(model.src_embed(src) * std::sqrt(8.0));
+  CHECK(disagreement(model.encode(src, src_mask), model.encoder(embedded, src_mask), 1e-5, 1e-6) <= 1);
   // The steps are the same as the whole.
   const Tensor steps = model.generator(model.decode(model.encode(src, src_mask), src_mask, tgt, tgt_mask));
   CHECK(steps.to_vector<float>() == logits.to_vector<float>());

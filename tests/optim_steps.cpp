@@ -263,10 +263,12 @@ TEST_CASE("resuming is exact to the bit, whatever the new optimizer was construc
   };
   CHECK(check(adam({.lr = 0.1}), adam({.lr = 1, .betas = {0.5, 0.5}})) ==
         doctest::Approx(0.7469178629160758).epsilon(1e-12));
-  check(adam({.lr = 0.1, .amsgrad = true}), adam({}));
+  check(adam({.lr = 0.1, .betas = {0.9, 0.5}, .amsgrad = true}), adam({}));
+  check(adam({.lr = 0.1, .betas = {0.9, 0.5}}), adam({.amsgrad = true}));
   const auto sgd = [](optim::SGDOptions options) {
     return [options](const Tensor& p) { return std::make_unique<optim::SGD>(optim::Parameters{p}, options); };
   };
+  check(sgd({.lr = 0.1}), sgd({.momentum = 0.1}));
   check(sgd({.lr = 0.1, .momentum = 0.9, .nesterov = true}), sgd({}));
   check(sgd({.lr = 0.1, .momentum = 0.9, .dampening = 0.5}), sgd({.momentum = 0.1}));
 }

@@ -3,6 +3,7 @@
 
 #include "kernels.h"
 #include "parallel.h"
+#include "scratch.h"
 
 namespace gradus::kernels {
 namespace {
@@ -11,6 +12,33 @@ const void* at(const void* p, i64 elements, DType dtype) {
   return static_cast<const char*>(p) + elements * size_of(dtype);
 }
 void* at(void* p, i64 elements, DType dtype) { return static_cast<char*>(p) + elements * size_of(dtype); }
+
+constexpr i64 small = 1 << 18;  // multiplications that are worth a piece
+
+// One large product: the threads pack a block of B together, and then multiply bundles of rows with it.
+void large(const Table& t, DType dtype, const Gemm& g) {
+  const GemmBlocks blocks = t.gemm_blocks(dtype);
+  const i64 panel = blocks.tile_cols;
+  const i64 width = std::min(blocks.cols, (g.n + panel - 1) / panel * panel);
+  const i64 depth = std::min(blocks.k, g.k);
+  char* packed = static_cast<char*>(scratch(3, static_cast<std::size_t>(width * depth * size_of(dtype))));
+  for (i64 j0 = 0; j0 < g.n; j0 += width) {
+    const i64 j1 = std::min(g.n, j0 + width);
+    for (i64 p0 = 0; p0 < g.k; p0 += depth) {
+      const i64 k = std::min(depth, g.k - p0);
+      const i64 columns = (piece / k + panel) / panel * panel;  // of a piece of packing
+      parallel((j1 - j0 + columns - 1) / columns, [&](i64 i) {
+        const i64 from = j0 + i * columns;
+        t.gemm_pack(dtype, g, p0, k, from, std::min(j1, from + columns), packed + i * columns * k * size_of(dtype));
+      });
+      const i64 wanted = std::min<i64>(8 * blocks.tile_rows, small / ((j1 - j0) * k));
+      const i64 rows = std::max<i64>(1, wanted / blocks.tile_rows) * blocks.tile_rows;
+      parallel((g.m + rows - 1) / rows, [&](i64 i) {
+        t.gemm_multiply(dtype, g, p0, k, j0, j1, packed, i * rows, std::min(g.m, (i + 1) * rows));
+      });
+    }
+  }
+}
 
 }  // namespace
 
@@ -24,23 +52,16 @@ void gemm(DType dtype, i64 batch, const Gemm& first, const i64* a_offsets, const
     g.c = at(first.c, i * c_step, dtype);
     return g;
   };
-  constexpr i64 small = 1 << 18;  // multiplications of a piece
   const i64 work = std::max<i64>(1, first.m * first.n * first.k);
-  if (work <= 2 * small) {
-    const i64 bundle = (small + work - 1) / work;
-    return parallel((batch + bundle - 1) / bundle, [&](i64 part) {
-      for (i64 i = part * bundle; i < std::min(batch, (part + 1) * bundle); ++i) t.gemm(dtype, product(i));
-    });
+  // A few large products are cut one by one; of many, or of small ones, each is done by one thread.
+  if (work > 2 * small && batch < 8 && first.m > 4 && first.n > 1) {
+    for (i64 i = 0; i < batch; ++i) large(t, dtype, product(i));
+    return;
   }
-  const i64 rows = std::max<i64>(48, (small / std::max<i64>(1, first.n * first.k) + 47) / 48 * 48);
-  const i64 cuts = (first.m + rows - 1) / rows;
-  parallel(batch * cuts, [&](i64 part) {
-    Gemm g = product(part / cuts);
-    const i64 r = part % cuts * rows;
-    g.m = std::min(rows, first.m - r);
-    g.a = at(g.a, r * g.a_row, dtype);
-    g.c = at(g.c, r * g.c_row, dtype);
-    t.gemm(dtype, g);
+  const i64 bundle = (small + work - 1) / work;
+  parallel((batch + bundle - 1) / bundle, [&](i64 part) {
+    const i64 end = std::min(batch, (part + 1) * bundle);
+    for (i64 i = part * bundle; i < end; ++i) t.gemm(dtype, product(i));
   });
 }
 

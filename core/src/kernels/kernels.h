@@ -82,6 +82,11 @@ struct Gemm {
   const void* bias;  // n numbers added to each row, or null
 };
 
+// How a product is cut: C into tiles, B into blocks of k × cols that are packed panel by panel (of tile_cols columns).
+struct GemmBlocks {
+  i64 tile_rows, tile_cols, k, cols;
+};
+
 struct AdamStep {
   double lr, beta1, beta2, eps, weight_decay;
   double correction1, correction2;  // 1 - beta^t
@@ -116,6 +121,12 @@ struct Table {
   void (*argmax_rows)(DType dtype, i64 rows, i64 n, const void* x, i64* y);  // first of ties, NaN wins
 
   void (*gemm)(DType dtype, const Gemm& g);
+  // The same in parts, for several threads: one block of B is packed (panels of columns [j0, j1), where j0 is a
+  // multiple of tile_cols; each takes k·tile_cols elements), and rows [i0, i1) of C get the share of [p0, p0 + k) in
+  // their sums.
+  GemmBlocks (*gemm_blocks)(DType dtype);
+  void (*gemm_pack)(DType dtype, const Gemm& g, i64 p0, i64 k, i64 j0, i64 j1, void* packed);
+  void (*gemm_multiply)(DType dtype, const Gemm& g, i64 p0, i64 k, i64 j0, i64 j1, const void* packed, i64 i0, i64 i1);
 
   // Rows of n neighbours. (Float32 and Float64)
   void (*softmax)(DType dtype, i64 rows, i64 n, const void* x, void* y);

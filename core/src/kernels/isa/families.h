@@ -22,6 +22,9 @@ void argmax_rows(DType dtype, i64 rows, i64 n, const void* x, i64* y);
 
 // gemm.cpp
 void gemm(DType dtype, const Gemm& g);
+GemmBlocks gemm_blocks(DType dtype);
+void gemm_pack(DType dtype, const Gemm& g, i64 p0, i64 k, i64 j0, i64 j1, void* packed);
+void gemm_multiply(DType dtype, const Gemm& g, i64 p0, i64 k, i64 j0, i64 j1, const void* packed, i64 i0, i64 i1);
 
 // softmax.cpp
 void softmax(DType dtype, i64 rows, i64 n, const void* x, void* y);

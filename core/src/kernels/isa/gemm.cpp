@@ -9,6 +9,7 @@
 // does not depend on how the rows were cut.
 #include "../scratch.h"
 #include "families.h"
+#include "transpose.h"
 #include "vec.h"
 
 namespace gradus::kernels::GRADUS_ISA_NS {
@@ -66,135 +67,269 @@ void tile(const TileJob<T>& job) {
     a += a_col;
     b += b_row;
   }
+  T* c = job.c;
+  if (job.cols >= vectors * w && !job.bias) {
+    const bool add = job.add;
 #pragma GCC unroll 14
-  for (int r = 0; r < rows; ++r) {
-    T* c = job.c + r * job.c_row;
+    for (int r = 0; r < rows; ++r, c += job.c_row) {
 #pragma GCC unroll 2
-    for (int v = 0; v < vectors; ++v) {
-      const i64 left = job.cols - v * w;
-      if (left <= 0) break;
-      Vec<T> sum = acc[r][v];
-      if (job.bias) sum += load_up_to(job.bias + v * w, left);
-      if (job.add) sum += load_up_to(c + v * w, left);
-      store_up_to<T>(c + v * w, sum, left);
+      for (int v = 0; v < vectors; ++v) store<T>(c + v * w, add ? acc[r][v] + load(c + v * w) : acc[r][v]);
+    }
+    return;
+  }
+#pragma GCC unroll 2
+  for (int v = 0; v < vectors; ++v) {
+    const i64 left = job.cols - v * w;
+    if (left <= 0) break;
+    const Vec<T> bias = job.bias ? load_up_to(job.bias + v * w, left) : Vec<T>{};
+    c = job.c + v * w;
+#pragma GCC unroll 14
+    for (int r = 0; r < rows; ++r, c += job.c_row) {
+      Vec<T> sum = acc[r][v] + bias;
+      if (job.add) sum += load_up_to(c, left);
+      store_up_to<T>(c, sum, left);
     }
   }
 }
 
 template <class T>
-using TileFunction = void (*)(const TileJob<T>&);
-template <class T, int rows>
-constexpr TileFunction<T> tile_for(bool narrow) {
-  return narrow ? tile<T, rows, 1> : tile<T, rows, tile_vectors>;
-}
-template <class T>
-TileFunction<T> tile_of(i64 rows, bool narrow) {
-  switch (rows) {
-    case 1:
-      return tile_for<T, 1>(narrow);
-    case 2:
-      return tile_for<T, 2>(narrow);
-    case 3:
-      return tile_for<T, 3>(narrow);
-    case 4:
-      return tile_for<T, 4>(narrow);
-#if defined(__AVX2__)
-    case 5:
-      return tile_for<T, 5>(narrow);
-    case 6:
-      return tile_for<T, 6>(narrow);
-#endif
-#if defined(__AVX512F__)
-    case 7:
-      return tile_for<T, 7>(narrow);
-    case 8:
-      return tile_for<T, 8>(narrow);
-    case 9:
-      return tile_for<T, 9>(narrow);
-    case 10:
-      return tile_for<T, 10>(narrow);
-    case 11:
-      return tile_for<T, 11>(narrow);
-    case 12:
-      return tile_for<T, 12>(narrow);
-    case 13:
-      return tile_for<T, 13>(narrow);
-    case 14:
-      return tile_for<T, 14>(narrow);
-#endif
-    default:
-      return nullptr;
-  }
-}
+using Tile = void (*)(const TileJob<T>&);
 
-// Panel of B: k rows of tile_cols neighbours, `cols` of them from B and the rest 0.
+// By vectors - 1 and rows - 1.
+template <class T>
+constexpr Tile<T> tiles[tile_vectors][tile_rows] = {
+#if defined(__AVX512F__)
+    {tile<T, 1, 1>, tile<T, 2, 1>, tile<T, 3, 1>, tile<T, 4, 1>, tile<T, 5, 1>, tile<T, 6, 1>, tile<T, 7, 1>,
+     tile<T, 8, 1>, tile<T, 9, 1>, tile<T, 10, 1>, tile<T, 11, 1>, tile<T, 12, 1>, tile<T, 13, 1>, tile<T, 14, 1>},
+    {tile<T, 1, 2>, tile<T, 2, 2>, tile<T, 3, 2>, tile<T, 4, 2>, tile<T, 5, 2>, tile<T, 6, 2>, tile<T, 7, 2>,
+     tile<T, 8, 2>, tile<T, 9, 2>, tile<T, 10, 2>, tile<T, 11, 2>, tile<T, 12, 2>, tile<T, 13, 2>, tile<T, 14, 2>},
+#elif defined(__AVX2__)
+    {tile<T, 1, 1>, tile<T, 2, 1>, tile<T, 3, 1>, tile<T, 4, 1>, tile<T, 5, 1>, tile<T, 6, 1>},
+    {tile<T, 1, 2>, tile<T, 2, 2>, tile<T, 3, 2>, tile<T, 4, 2>, tile<T, 5, 2>, tile<T, 6, 2>},
+#else
+    {tile<T, 1, 1>, tile<T, 2, 1>, tile<T, 3, 1>, tile<T, 4, 1>},
+    {tile<T, 1, 2>, tile<T, 2, 2>, tile<T, 3, 2>, tile<T, 4, 2>},
+#endif
+};
+
+// ---- packing
+
+// A panel of B: k rows of tile_cols neighbours, `cols` of them from B and the rest 0. It is stored by whole vectors, so
+// that the product can load them back at once: a load that spans several stores waits until they have left the core.
 template <class T>
 void pack_panel(i64 k, i64 cols, const T* b, i64 b_row, i64 b_col, T* panel) {
+  constexpr i64 nr = tile_cols<T>, w = Lanes<T>::count;
+  if (b_col == 1) {
+    for (i64 p = 0; p < k; ++p, b += b_row, panel += nr) {
+      if (cols == nr) {
+        for (int v = 0; v < tile_vectors; ++v) store<T>(panel + v * w, load(b + v * w));
+      } else {
+        for (i64 v = 0; v < nr; v += w) store<T>(panel + v, cols > v ? load_up_to(b + v, cols - v) : Vec<T>{});
+      }
+    }
+    return;
+  }
+  if (b_row == 1) {
+    for (i64 j = 0; j < nr; j += w)
+      for (i64 p = 0; p < k; p += w) {
+        Vec<T> v[w];
+#pragma GCC unroll 16
+        for (int e = 0; e < w; ++e) v[e] = j + e < cols ? load_up_to(b + (j + e) * b_col + p, k - p) : Vec<T>{};
+        transpose<T>(v);
+        T* to = panel + p * nr + j;
+        if (p + w <= k) {
+#pragma GCC unroll 16
+          for (int e = 0; e < w; ++e) store<T>(to + e * nr, v[e]);
+        } else {
+          for (int e = 0; e < k - p; ++e) store<T>(to + e * nr, v[e]);
+        }
+      }
+    return;
+  }
+  for (i64 j = 0; j < nr; ++j)
+    for (i64 p = 0; p < k; ++p) panel[p * nr + j] = j < cols ? b[p * b_row + j * b_col] : T(0);
+}
+
+// tile_rows rows of A as k columns of tile_rows neighbours. Up to a vector more is written.
+template <class T>
+void pack_rows(i64 k, i64 rows, const T* a, i64 a_row, i64 a_col, T* out) {
+  constexpr i64 w = Lanes<T>::count;
+  if (a_row == 1) {
+    for (i64 p = 0; p < k; ++p, a += a_col, out += tile_rows)
+      for (i64 r = 0; r < rows; r += w) store<T>(out + r, load_up_to(a + r, rows - r));
+  } else {
+    for (i64 p = 0; p < k; ++p, a += a_col, out += tile_rows)
+      for (i64 r = 0; r < rows; ++r) out[r] = a[r * a_row];
+  }
+}
+
+// ---- blocks
+
+// Columns [j0, j1) and rows [p0, p0 + k) of B, panel by panel.
+template <class T>
+void pack_block(const Gemm& g, i64 p0, i64 k, i64 j0, i64 j1, T* packed) {
   constexpr i64 nr = tile_cols<T>;
-  for (i64 p = 0; p < k; ++p, b += b_row, panel += nr) {
-    if (b_col == 1 && cols == nr) {
-      for (int v = 0; v < tile_vectors; ++v) store<T>(panel + v * Lanes<T>::count, load(b + v * Lanes<T>::count));
-    } else {
-      for (i64 j = 0; j < cols; ++j) panel[j] = b[j * b_col];
-      for (i64 j = cols; j < nr; ++j) panel[j] = 0;
+  const T* b = static_cast<const T*>(g.b) + p0 * g.b_row;
+  for (i64 j = j0; j < j1; j += nr, packed += nr * k)
+    pack_panel(k, j1 - j < nr ? j1 - j : nr, b + j * g.b_col, g.b_row, g.b_col, packed);
+}
+
+// Rows [i0, i1) of C, its columns [j0, j1): the share of [p0, p0 + k) in the sums. `packed` holds that block of B;
+// where it is null, B is read in place.
+template <class T>
+void multiply_block(const Gemm& g, i64 p0, i64 k, i64 j0, i64 j1, const T* packed, i64 i0, i64 i1) {
+  constexpr i64 nr = tile_cols<T>, w = Lanes<T>::count;
+  const T* a = static_cast<const T*>(g.a) + p0 * g.a_col;
+  const T* b = static_cast<const T*>(g.b) + p0 * g.b_row;
+  T* c = static_cast<T*>(g.c);
+  const T* bias = p0 == 0 ? static_cast<const T*>(g.bias) : nullptr;
+  // Where the rows of A are not neighbours' runs, reading them once for each panel of B would cost more than packing.
+  const bool pack = g.a_col != 1 && j1 - j0 > 4 * nr;
+  T* rows = nullptr;
+  if (pack) rows = static_cast<T*>(scratch(1, static_cast<std::size_t>(block_rows * k + w) * sizeof(T)));
+  TileJob<T> job{.k = k,
+                 .a = nullptr,
+                 .a_row = pack ? 1 : g.a_row,
+                 .a_col = pack ? tile_rows : g.a_col,
+                 .b = nullptr,
+                 .b_row = packed ? nr : g.b_row,
+                 .c = nullptr,
+                 .c_row = g.c_row,
+                 .cols = 0,
+                 .add = g.accumulate || p0 > 0,
+                 .bias = nullptr};
+  for (i64 t0 = i0; t0 < i1; t0 += block_rows) {
+    const i64 t1 = i1 - t0 < block_rows ? i1 : t0 + block_rows;
+    if (pack)
+      for (i64 i = t0; i < t1; i += tile_rows)
+        pack_rows(k, t1 - i < tile_rows ? t1 - i : tile_rows, a + i * g.a_row, g.a_row, g.a_col, rows + (i - t0) * k);
+    for (i64 j = j0; j < j1; j += nr) {
+      job.cols = j1 - j < nr ? j1 - j : nr;
+      job.b = packed ? packed + (j - j0) * k : b + j;
+      job.bias = bias ? bias + j : nullptr;
+      const Tile<T>* run = tiles<T>[job.cols > w];
+      for (i64 i = t0; i < t1; i += tile_rows) {
+        job.a = pack ? rows + (i - t0) * k : a + i * g.a_row;
+        job.c = c + i * g.c_row + j;
+        run[(t1 - i < tile_rows ? t1 - i : tile_rows) - 1](job);
+      }
     }
   }
+}
+
+// ---- products with few rows or one column
+
+// Up to 4 rows of C where the rows of A and the columns of B are runs of neighbours: scalar products, four columns of
+// B at a time, each read once and in place.
+template <class T, int rows>
+void dot_rows(const Gemm& g) {
+  constexpr i64 w = Lanes<T>::count;
+  const T* a = static_cast<const T*>(g.a);
+  const T* bias = static_cast<const T*>(g.bias);
+  T* c = static_cast<T*>(g.c);
+  for (i64 j = 0; j < g.n; j += 4) {
+    // The last columns are repeated rather than left out, so that all are computed alike.
+    const T* b[4];
+    for (int q = 0; q < 4; ++q) b[q] = static_cast<const T*>(g.b) + (j + q < g.n ? j + q : g.n - 1) * g.b_col;
+    Vec<T> acc[rows][4] = {};
+    for (i64 p = 0; p < g.k; p += w) {
+      Vec<T> bv[4];
+      for (int q = 0; q < 4; ++q) bv[q] = load_up_to(b[q] + p, g.k - p);
+      for (int r = 0; r < rows; ++r) {
+        const Vec<T> av = load_up_to(a + r * g.a_row + p, g.k - p);
+        for (int q = 0; q < 4; ++q) acc[r][q] += av * bv[q];
+      }
+    }
+    for (int r = 0; r < rows; ++r)
+      for (int q = 0; q < 4 && j + q < g.n; ++q) {
+        T sum = 0;
+        for (int l = 0; l < w; ++l) sum += acc[r][q][l];
+        if (bias) sum += bias[j + q];
+        T& to = c[r * g.c_row + j + q];
+        to = g.accumulate ? to + sum : sum;
+      }
+  }
+}
+
+template <class T>
+void gemm_of(const Gemm& g);
+
+// One column, as the row Cᵀ = Bᵀ·Aᵀ.
+template <class T>
+void one_column(const Gemm& g) {
+  T* row = static_cast<T*>(scratch(2, static_cast<std::size_t>(g.m) * sizeof(T)));
+  gemm_of<T>({.m = 1,
+              .n = g.m,
+              .k = g.k,
+              .a = g.b,
+              .a_row = g.b_col,
+              .a_col = g.b_row,
+              .b = g.a,
+              .b_row = g.a_col,
+              .b_col = g.a_row,
+              .c = row,
+              .c_row = g.m,
+              .accumulate = false,
+              .bias = nullptr});
+  T* c = static_cast<T*>(g.c);
+  const T bias = g.bias ? *static_cast<const T*>(g.bias) : T(0);
+  for (i64 i = 0; i < g.m; ++i) c[i * g.c_row] = (g.accumulate ? c[i * g.c_row] : T(0)) + (row[i] + bias);
 }
 
 template <class T>
 void gemm_of(const Gemm& g) {
   constexpr i64 nr = tile_cols<T>;
-  const T* a = static_cast<const T*>(g.a);
-  const T* b = static_cast<const T*>(g.b);
-  T* c = static_cast<T*>(g.c);
-  const T* bias = static_cast<const T*>(g.bias);
-  const i64 widest = g.n < block_cols<T> ? (g.n + nr - 1) / nr * nr : block_cols<T>;
-  const i64 deepest = g.k < block_k ? g.k : block_k;
-  T* packed = static_cast<T*>(scratch(0, static_cast<std::size_t>(widest * deepest + nr) * sizeof(T)));
-  T* rows = static_cast<T*>(scratch(1, static_cast<std::size_t>(block_rows * deepest + tile_rows) * sizeof(T)));
-  for (i64 j0 = 0; j0 < g.n; j0 += block_cols<T>) {
-    const i64 j1 = g.n - j0 < block_cols<T> ? g.n : j0 + block_cols<T>;
-    i64 p0 = 0;
-    do {
-      const i64 k = g.k - p0 < block_k ? g.k - p0 : block_k;
-      for (i64 j = j0; j < j1; j += nr)
-        pack_panel(k, j1 - j < nr ? j1 - j : nr, b + p0 * g.b_row + j * g.b_col, g.b_row, g.b_col,
-                   packed + (j - j0) * k);
-      for (i64 i0 = 0; i0 < g.m; i0 += block_rows) {
-        const i64 i1 = g.m - i0 < block_rows ? g.m : i0 + block_rows;
-        const T* ar = a + i0 * g.a_row + p0 * g.a_col;
-        i64 a_row = g.a_row, a_col = g.a_col;
-        if (a_col != 1) {
-          for (i64 i = 0; i < i1 - i0; i += tile_rows)
-            for (i64 p = 0; p < k; ++p)
-              for (i64 r = 0; r < tile_rows && i + r < i1 - i0; ++r)
-                rows[i * k + p * tile_rows + r] = ar[(i + r) * a_row + p * a_col];
-        }
-        for (i64 j = j0; j < j1; j += nr) {
-          for (i64 i = i0; i < i1; i += tile_rows) {
-            const bool packed_a = g.a_col != 1;
-            TileJob<T> job{k,
-                           packed_a ? rows + (i - i0) * k : ar + (i - i0) * a_row,
-                           packed_a ? 1 : a_row,
-                           packed_a ? tile_rows : a_col,
-                           packed + (j - j0) * k,
-                           nr,
-                           c + i * g.c_row + j,
-                           g.c_row,
-                           j1 - j < nr ? j1 - j : nr,
-                           g.accumulate || p0 > 0,
-                           bias && p0 == 0 ? bias + j : nullptr};
-            tile_of<T>(i1 - i < tile_rows ? i1 - i : tile_rows, job.cols <= Lanes<T>::count)(job);
-          }
-        }
-      }
-      p0 += k;
-    } while (p0 < g.k);
+  if (g.n == 1 && g.m > 1) return one_column<T>(g);
+  if (g.m <= 4 && g.a_col == 1 && g.b_row == 1 && g.k >= 2 * Lanes<T>::count) {
+    switch (g.m) {
+      case 1:
+        return dot_rows<T, 1>(g);
+      case 2:
+        return dot_rows<T, 2>(g);
+      case 3:
+        return dot_rows<T, 3>(g);
+      default:
+        return dot_rows<T, 4>(g);
+    }
   }
+  const i64 depth = g.k < block_k ? g.k : block_k;
+  const i64 width = g.n < block_cols<T> ? (g.n + nr - 1) / nr * nr : block_cols<T>;
+  // With few rows, packing B would cost as much as the product: it is read in place but for a partial panel.
+  const bool in_place = g.b_col == 1 && g.m <= 2 * tile_rows;
+  const i64 panels_end = in_place ? g.n / nr * nr : 0;
+  T* packed = nullptr;
+  if (panels_end < g.n)
+    packed = static_cast<T*>(scratch(0, static_cast<std::size_t>((in_place ? nr : width) * depth) * sizeof(T)));
+  i64 p0 = 0;
+  do {  // also for k = 0, which gives zeros
+    const i64 k = g.k - p0 < block_k ? g.k - p0 : block_k;
+    if (panels_end > 0) multiply_block<T>(g, p0, k, 0, panels_end, nullptr, 0, g.m);
+    for (i64 j0 = panels_end; j0 < g.n; j0 += block_cols<T>) {
+      const i64 j1 = g.n - j0 < block_cols<T> ? g.n : j0 + block_cols<T>;
+      pack_block(g, p0, k, j0, j1, packed);
+      multiply_block<T>(g, p0, k, j0, j1, packed, 0, g.m);
+    }
+    p0 += k;
+  } while (p0 < g.k);
 }
 
 }  // namespace
 
 void gemm(DType dtype, const Gemm& g) { GRADUS_FLOATS(gemm_of, dtype, g); }
+
+GemmBlocks gemm_blocks(DType dtype) {
+  if (dtype == DType::Float32) return {tile_rows, tile_cols<float>, block_k, block_cols<float>};
+  return {tile_rows, tile_cols<double>, block_k, block_cols<double>};
+}
+
+void gemm_pack(DType dtype, const Gemm& g, i64 p0, i64 k, i64 j0, i64 j1, void* packed) {
+  if (dtype == DType::Float32) return pack_block(g, p0, k, j0, j1, static_cast<float*>(packed));
+  pack_block(g, p0, k, j0, j1, static_cast<double*>(packed));
+}
+
+void gemm_multiply(DType dtype, const Gemm& g, i64 p0, i64 k, i64 j0, i64 j1, const void* packed, i64 i0, i64 i1) {
+  if (dtype == DType::Float32) return multiply_block(g, p0, k, j0, j1, static_cast<const float*>(packed), i0, i1);
+  multiply_block(g, p0, k, j0, j1, static_cast<const double*>(packed), i0, i1);
+}
 
 }  // namespace gradus::kernels::GRADUS_ISA_NS

@@ -42,6 +42,7 @@ struct Reduction {
 
 /// The kernel on x seen as [outer, n, inner]. Where the reduced dims are not neighbours they are brought to the end.
 Tensor run(Reduce op, const Tensor& x, const Reduction& r, bool keep) {
+  if (x.dtype() == Bool) return to(run(op, to(x, Int64), r, keep), Bool);
   const Shape& s = x.shape();
   std::int64_t outer = 1, n = 1, inner = 1;
   bool neighbours = true;
@@ -133,6 +134,7 @@ Tensor min(const Tensor& x) { return amin(x); }
 Tensor argmax(const Tensor& x, std::optional<std::int64_t> dim, bool keepdim) {
   check_defined(x, "argmax", "the tensor");
   const NoGradGuard guard;
+  if (x.dtype() == Bool) return argmax(to(x, Int64), dim, keepdim);
   if (!dim) {
     const Tensor index = argmax(reshape(x, {-1}), 0, false);
     return keepdim ? reshape(index, Shape(std::vector<std::int64_t>(static_cast<std::size_t>(x.dim()), 1))) : index;

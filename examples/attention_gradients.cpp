@@ -12,11 +12,13 @@ struct Attention {
 
 // The formula of the papers' tutorials, line by line. The scores are handed out only so that their gradient can be
 // seen.
-Attention attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask = {}) {
+Attention attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask = {},
+                    const nn::Dropout* dropout = nullptr) {
   const double d_k = static_cast<double>(query.size(-1));
   Tensor scores = matmul(query, key.transpose(-2, -1)) / std::sqrt(d_k);
   if (mask.defined()) scores = scores.masked_fill(mask == 0, -1e9);
   Tensor p_attn = softmax(scores, -1);
+  if (dropout) p_attn = (*dropout)(p_attn);
   return {matmul(p_attn, value), p_attn, scores};
 }
 

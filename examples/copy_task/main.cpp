@@ -70,6 +70,11 @@ int run(const Options& options) {
   print_report(std::cout, result, data, options.task);
 
   int status = result.interrupted ? interrupted : result.reached(options) ? target_reached : target_missed;
+  if (result.training.steps < options.steps && result.interrupted) {
+    std::cout << "stopped by Ctrl-C after " << result.training.steps << " of " << options.steps << " steps\n";
+  } else {
+    std::cout << "needed for status 0: " << result.needed(options) << '\n';
+  }
   if (result.training.diverged) {
     std::cerr << "copy_task: training broke down: the loss of step " << result.training.steps
               << " is not finite; try a smaller --lr" << std::endl;
@@ -81,7 +86,9 @@ int run(const Options& options) {
     status = bad_file;
   }
   std::cout << last_line(result) << std::endl;
-  return std::cout ? status : static_cast<int>(bad_file);
+  if (std::cout) return status;
+  std::cerr << "copy_task: cannot write to standard output" << std::endl;
+  return bad_file;
 }
 
 }  // namespace

@@ -5,7 +5,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
+#include <limits>
+#include <memory>
 
 #include "text.h"
 
@@ -37,14 +40,24 @@ TaskDefaults defaults_of(Task task) {
     case Task::Copy:
       return {.steps = 1000, .target = 99.9};
     case Task::Reverse:
-      return {.steps = 1500, .target = 99};
     case Task::Sort:
-      return {.steps = 1500, .target = 99};
+      return {.steps = 1200, .target = 99};
   }
   return {};
 }
 constexpr TaskDefaults file_defaults{.steps = 1500, .target = 98};
 constexpr std::int64_t file_max_length = 64;
+
+// "--steps INT   Updates in training (default: 1000)"
+class HelpFormat : public CLI::Formatter {
+  std::string make_option_opts(const CLI::Option* option) const override {
+    return option->get_type_size() == 0 ? "" : " " + option->get_type_name();
+  }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    const std::string standard = option->get_default_str();
+    return option->get_description() + (standard.empty() ? "" : " (default: " + standard + ")");
+  }
+};
 
 void check(bool good, const std::string& otherwise) {
   if (!good) throw UsageError(otherwise);
@@ -92,33 +105,36 @@ const char* name(Task task) {
 std::optional<Options> parse_options(int argc, const char* const* argv) {
   Options o;
   o.threads = gradus::num_threads();
+  std::string task = name(o.task);
   std::optional<std::int64_t> steps, max_length;
   std::optional<double> target;
 
   CLI::App app(description, "copy_task");
   app.footer(footer);
-  const std::map<std::string, Task> tasks{{"copy", Task::Copy}, {"reverse", Task::Reverse}, {"sort", Task::Sort}};
-  app.add_option("--task", o.task, "What to learn: copy, reverse or sort")
-      ->transform(CLI::Transformer(tasks))
+  app.formatter(std::make_shared<HelpFormat>());
+  app.get_formatter()->column_width(24);
+  app.add_option("--task", task, "What to learn: copy, reverse or sort")
+      ->check(CLI::IsMember({name(Task::Copy), name(Task::Reverse), name(Task::Sort)}))
       ->type_name("TASK")
-      ->default_str("copy");
+      ->capture_default_str();
   auto* data = app.add_option("--data", o.data, "Sequences to learn from, one a line, of tokens between white space")
                    ->type_name("FILE")
                    ->default_str("random sequences");
   app.add_flag("--chars", o.chars, "The tokens of --data and --copy are characters, not words")->needs(data);
-  app.add_option("--copy", o.copy, "After training, show the model's output for this sequence: \"7 1 9 9 2\"")
+  app.add_option("--copy", o.copy, "Show what the trained model makes of this sequence, such as \"7 1 9 9 2\"")
       ->type_name("TEXT");
-  app.add_option("--json", o.json, "Write the results to this file too")->type_name("FILE");
+  auto* json = app.add_option("--json", o.json, "Write the results to this file too")->type_name("FILE");
 
   const auto number = [&app](const char* flag, auto& value, const char* text) {
     return app.add_option(flag, value, text)->capture_default_str();
   };
   number("--symbols", o.symbols, "How many different tokens random sequences have")->excludes(data);
-  number("--max-length", max_length, "The longest sequence")
-      ->default_str(std::to_string(o.max_length) + ", with --data " + std::to_string(file_max_length));
-  number("--held-out", o.held_out, "How many sequences to test on");
-  number("--target", target, "Percent of them that must be exact")->default_str("99.9; reverse, sort 99; --data 98");
-  number("--steps", steps, "Updates in training")->default_str("1000; reverse, sort 1500; --data 1500");
+  number("--max-length", max_length, "Tokens of the longest sequence")
+      ->default_str(std::to_string(o.max_length) + "; --data: " + std::to_string(file_max_length));
+  number("--held-out", o.held_out, "Sequences to test on, at most");
+  number("--target", target, "Percent of them that must be exact for status 0")
+      ->default_str("99.9; reverse, sort: 99; --data: 98");
+  number("--steps", steps, "Updates in training")->default_str("1000; reverse, sort: 1200; --data: 1500");
   number("--batch", o.batch, "Sequences an update");
   number("--lr", o.lr, "The highest learning rate, after the warm-up");
   number("--dropout", o.dropout, "The share of activations that training drops");
@@ -140,13 +156,19 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
     throw UsageError(text + "; --help lists the flags");
   }
 
+  for (const Task each : {Task::Copy, Task::Reverse, Task::Sort}) {
+    if (task == name(each)) o.task = each;
+  }
   const bool file = data->count() > 0;
   const TaskDefaults defaults = file ? file_defaults : defaults_of(o.task);
   o.steps = steps.value_or(defaults.steps);
   o.target = target.value_or(defaults.target);
   o.max_length = max_length.value_or(file ? file_max_length : o.max_length);
   check(!file || !o.data.empty(), "--data needs the name of a file");
-  check(app.count("--json") == 0 || !o.json.empty(), "--json needs the name of a file");
+  check(json->count() == 0 || !o.json.empty(), "--json needs the name of a file");
+  std::error_code ignored;
+  check(!file || json->count() == 0 || !std::filesystem::equivalent(o.data, o.json, ignored),
+        "--json would overwrite the file of --data");
   check(o);
   return o;
 }

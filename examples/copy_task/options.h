@@ -24,7 +24,7 @@ struct Options {
 
   std::int64_t steps = 1000;
   std::int64_t batch = 64;
-  double lr = 2e-3;
+  double lr = 3e-3;
   double dropout = 0;
   std::int64_t seed = 1;
   int threads = 1;

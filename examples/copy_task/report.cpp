@@ -13,8 +13,6 @@
 namespace copy_task {
 namespace {
 
-constexpr int label_columns = 12;
-
 std::string formatted(const char* format, double number) {
   char text[64];
   std::snprintf(text, sizeof text, format, number);
@@ -90,30 +88,38 @@ std::string label(const Data& data, std::int64_t token) {
 const char* how_to_read(Task task) {
   switch (task) {
     case Task::Copy:
-      return "for copy the dark cells fall from the top left to the bottom right, since each output token is read off "
-             "the same place of the input.";
+      return "copying reads the same place of the input,\nso the dark cells fall from the top left to the bottom "
+             "right.";
     case Task::Reverse:
-      return "for reverse the dark cells rise from the bottom left to the top right, since the first output token is "
-             "read off the end of the input.";
+      return "reversing reads the input from its end,\nso the dark cells rise from the bottom left to the top right.";
     case Task::Sort:
-      return "for sort the dark cells of a row are where the input has the value that the row writes.";
+      return "sorting reads all places that\nhold the value it is about to write, so these are the dark cells of a "
+             "row.";
   }
   return "";
 }
 
+// A weight of 0.2 and less is left white, as a weight spread over everything would be.
+int shade(double weight) { return weight >= 0 ? static_cast<int>(std::min(weight * 5, 4.0)) : 0; }
+
 void print_attention(std::ostream& out, const AttentionMap& map, const Data& data, Task task) {
-  constexpr const char* shades[] = {"  ", "░░", "▒▒", "▓▓", "██"};
-  out << "cross-attention of the last decoder layer, mean of the heads\n"
-      << "A row is an output token (∎: the end), a column an input token, and the darker a cell, the more the model "
-         "looked "
-         "there to write that token; "
-      << how_to_read(task) << '\n';
-  out << std::string(label_columns + 2, ' ');
-  for (const std::int64_t token : map.columns) out << fit(label(data, token), 2);
+  std::size_t label_columns = 1;
+  for (const std::int64_t token : map.rows) label_columns = std::max(label_columns, label(data, token).size());
+  label_columns = std::min<std::size_t>(label_columns, 12);
+  const int cell_columns = map.columns.size() > 36 ? 1 : 2;
+
+  out << "cross-attention of the last decoder layer, mean of its heads\n"
+      << "How to read it: a row is an output token, a column an input token (∎ is the end), and a cell is the darker\n"
+      << "the more the model looks at that input token to write that output token; " << how_to_read(task) << '\n';
+  out << std::string(label_columns + 3, ' ');
+  for (const std::int64_t token : map.columns) out << fit(label(data, token), cell_columns);
   out << '\n';
+  constexpr const char* shades[] = {" ", "░", "▒", "▓", "█"};
   for (std::size_t i = 0; i < map.rows.size(); ++i) {
-    out << "  " << fit(label(data, map.rows[i]), label_columns);
-    for (const double weight : map.weight[i]) out << shades[static_cast<int>(std::clamp(weight * 5, 0.0, 4.0))];
+    out << "  " << fit(label(data, map.rows[i]), static_cast<int>(label_columns)) << ' ';
+    for (const double weight : map.weight[i]) {
+      for (int column = 0; column < cell_columns; ++column) out << shades[shade(weight)];
+    }
     out << '\n';
   }
 }
@@ -124,8 +130,9 @@ std::int64_t Result::exact() const {
   return std::count_if(tested.begin(), tested.end(), [](const Example& example) { return example.exact(); });
 }
 
-bool Result::reached(const Options& options) const {
-  return static_cast<double>(exact()) * 100 >= options.target * static_cast<double>(tested.size());
+std::int64_t Result::needed(const Options& options) const {
+  const double share = options.target / 100 * static_cast<double>(tested.size());
+  return static_cast<std::int64_t>(std::ceil(share - 1e-6));  // 99.9 % of 1000 is 999, also in binary
 }
 
 Progress::Progress(std::int64_t steps) : steps_(steps), terminal_(isatty(STDOUT_FILENO) == 1) {}

@@ -20,7 +20,9 @@ struct Result {
   bool interrupted = false;
 
   std::int64_t exact() const;
-  bool reached(const Options& options) const;
+  /// How many of them must be exact.
+  std::int64_t needed(const Options& options) const;
+  bool reached(const Options& options) const { return exact() >= needed(options); }
 };
 
 /// Shows how far training is: one line that changes where standard output is a terminal, else a line now and then.

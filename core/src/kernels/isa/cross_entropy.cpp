@@ -10,7 +10,6 @@ namespace {
 template <class T>
 void cross_entropy_of(i64 rows, i64 n, const void* x_, const i64* target, i64 ignore, double smoothing,
                       const void* weight_, void* loss_, void* lse_) {
-  constexpr i64 w = Lanes<T>::count;
   const T* x = static_cast<const T*>(x_);
   const T* weight = static_cast<const T*>(weight_);
   T* loss = static_cast<T*>(loss_);
@@ -30,11 +29,11 @@ void cross_entropy_of(i64 rows, i64 n, const void* x_, const i64* target, i64 ig
     if (smoothing != 0) {
       Sum sum;
       const Vec<T> base = splat(lse[r]);
-      for (i64 i = 0; i < n; i += w) {
-        Vec<T> d = base - load_up_to(x + i, n - i, lse[r]);
-        if (weight) d *= load_up_to(weight + i, n - i, T(0));
+      each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+        Vec<T> d = base - load_up_to(x + i, count, lse[r]);
+        if (weight) d *= load_up_to(weight + i, count, T(0));
         sum.add(d);
-      }
+      });
       value += smoothing / static_cast<double>(n) * sum.total();
     }
     loss[r] = static_cast<T>(value);
@@ -45,7 +44,6 @@ void cross_entropy_of(i64 rows, i64 n, const void* x_, const i64* target, i64 ig
 template <class T>
 void cross_entropy_backward_of(i64 rows, i64 n, const void* x_, const i64* target, i64 ignore, double smoothing,
                                const void* weight_, const void* lse_, const void* scale_, void* dx_) {
-  constexpr i64 w = Lanes<T>::count;
   const T* x = static_cast<const T*>(x_);
   const T* weight = static_cast<const T*>(weight_);
   const T* lse = static_cast<const T*>(lse_);
@@ -54,14 +52,14 @@ void cross_entropy_backward_of(i64 rows, i64 n, const void* x_, const i64* targe
   double total_weight = static_cast<double>(n);
   if (weight) {
     Sum sum;
-    for (i64 i = 0; i < n; i += w) sum.add(load_up_to(weight + i, n - i, T(0)));
+    each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED { sum.add(load_up_to(weight + i, count, T(0))); });
     total_weight = sum.total();
   }
   const double each = smoothing / static_cast<double>(n);
   for (i64 r = 0; r < rows; ++r, x += n, dx += n) {
     const i64 t = target[r];
     if (t == ignore) {
-      for (i64 i = 0; i < n; i += w) store_up_to<T>(dx + i, Vec<T>{}, n - i);
+      each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED { store_up_to<T>(dx + i, Vec<T>{}, count); });
       continue;
     }
     const double s = static_cast<double>(scale[r]);
@@ -72,11 +70,11 @@ void cross_entropy_backward_of(i64 rows, i64 n, const void* x_, const i64* targe
     const double p_target = __builtin_exp(static_cast<double>(x[t]) - static_cast<double>(base));
     const double w_target = weight ? static_cast<double>(weight[t]) : 1.0;
     const T at_target = static_cast<T>(on_target * (p_target - 1) + each * s * (p_target * total_weight - w_target));
-    for (i64 i = 0; i < n; i += w) {
-      Vec<T> d = exp<T>(load_up_to(x + i, n - i) - base) * of_p;
-      if (smoothing != 0) d -= weight ? load_up_to(weight + i, n - i) * of_w : splat(of_w);
-      store_up_to<T>(dx + i, d, n - i);
-    }
+    each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+      Vec<T> d = exp<T>(load_up_to(x + i, count) - base) * of_p;
+      if (smoothing != 0) d -= weight ? load_up_to(weight + i, count) * of_w : splat(of_w);
+      store_up_to<T>(dx + i, d, count);
+    });
     dx[t] = at_target;
   }
 }

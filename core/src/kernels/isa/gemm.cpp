@@ -114,8 +114,9 @@ constexpr Tile<T> tiles[tile_vectors][tile_rows] = {
 
 // ---- packing
 
-// A panel of B: k rows of tile_cols neighbours, `cols` of them from B and the rest 0. It is stored by whole vectors, so
-// that the product can load them back at once: a load that spans several stores waits until they have left the core.
+// A panel of B: k rows of tile_cols neighbours, `cols` of them from B; the others do not count. It is stored by whole
+// vectors, so that the product can load them back at once: a load that spans several stores waits until they have left
+// the core.
 template <class T>
 void pack_panel(i64 k, i64 cols, const T* b, i64 b_row, i64 b_col, T* panel) {
   constexpr i64 nr = tile_cols<T>, w = Lanes<T>::count;
@@ -130,20 +131,28 @@ void pack_panel(i64 k, i64 cols, const T* b, i64 b_row, i64 b_col, T* panel) {
     return;
   }
   if (b_row == 1) {
-    for (i64 j = 0; j < nr; j += w)
-      for (i64 p = 0; p < k; p += w) {
+    for (i64 j = 0; j < cols; j += w) {
+      // Columns beyond the last repeat it: what comes of them is not stored.
+      const T* column[w];
+      for (int e = 0; e < w; ++e) column[e] = b + (j + e < cols ? j + e : cols - 1) * b_col;
+      T* to = panel + j;
+      i64 p = 0;
+      for (; p + w <= k; p += w, to += w * nr) {
         Vec<T> v[w];
 #pragma GCC unroll 16
-        for (int e = 0; e < w; ++e) v[e] = j + e < cols ? load_up_to(b + (j + e) * b_col + p, k - p) : Vec<T>{};
+        for (int e = 0; e < w; ++e) v[e] = load(column[e] + p);
         transpose<T>(v);
-        T* to = panel + p * nr + j;
-        if (p + w <= k) {
 #pragma GCC unroll 16
-          for (int e = 0; e < w; ++e) store<T>(to + e * nr, v[e]);
-        } else {
-          for (int e = 0; e < k - p; ++e) store<T>(to + e * nr, v[e]);
-        }
+        for (int e = 0; e < w; ++e) store<T>(to + e * nr, v[e]);
       }
+      if (p < k) {
+        Vec<T> v[w];
+#pragma GCC unroll 16
+        for (int e = 0; e < w; ++e) v[e] = load_first(column[e] + p, k - p);
+        transpose<T>(v);
+        for (int e = 0; e < k - p; ++e) store<T>(to + e * nr, v[e]);
+      }
+    }
     return;
   }
   for (i64 j = 0; j < nr; ++j)

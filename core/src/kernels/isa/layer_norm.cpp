@@ -18,11 +18,11 @@ GRADUS_INLINE Mean<T> mean_of(i64 n, const T* x) {
   Sum sum;
   Int<T> differs{};
   const Vec<T> first = splat(x[0]);
-  for (i64 i = 0; i < n; i += w) {
-    const Vec<T> v = load_up_to(x + i, n - i, T(0));
+  each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+    const Vec<T> v = load_up_to(x + i, count, T(0));
     sum.add(v);
-    if constexpr (sizeof(T) == 8) differs |= (Int<T>)(load_up_to(x + i, n - i, x[0]) != first);
-  }
+    if constexpr (sizeof(T) == 8) differs |= (Int<T>)(load_up_to(x + i, count, x[0]) != first);
+  });
   const double mean = sum.total() / static_cast<double>(n);
   if constexpr (sizeof(T) == 4) {
     const T high = static_cast<T>(mean);
@@ -33,7 +33,7 @@ GRADUS_INLINE Mean<T> mean_of(i64 n, const T* x) {
     for (int j = 0; j < w; ++j) constant = constant && differs[j] == 0;
     if (constant) return {x[0], 0};
     Sum rest;
-    for (i64 i = 0; i < n; i += w) rest.add(load_up_to(x + i, n - i, mean) - mean);
+    each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED { rest.add(load_up_to(x + i, count, mean) - mean); });
     return {mean, rest.total() / static_cast<double>(n)};
   }
 }
@@ -52,21 +52,21 @@ void layer_norm_of(i64 rows, i64 n, const void* x_, const void* gamma_, const vo
   for (i64 r = 0; r < rows; ++r, x += n, y += n) {
     const Mean<T> mean = mean_of(n, x);
     Sum squares;
-    for (i64 i = 0; i < n; i += w) {
-      // Lanes beyond the end hold the mean itself, up to its low part, which must not count either.
-      const Vec<T> d = load_up_to(x + i, n - i) - mean.high - mean.low;
-      squares.add(n - i >= w ? d * d
-                             : (lane_numbers<T>() < static_cast<typename Lanes<T>::Word>(n - i) ? d * d : Vec<T>{}));
-    }
+    each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+      // Lanes beyond the end must not count.
+      const Vec<T> d = load_up_to(x + i, count) - mean.high - mean.low;
+      squares.add(count >= w ? d * d
+                             : (lane_numbers<T>() < static_cast<typename Lanes<T>::Word>(count) ? d * d : Vec<T>{}));
+    });
     const T rstd = static_cast<T>(1 / __builtin_sqrt(squares.total() / static_cast<double>(n) + eps));
     means[r] = mean.high;
     rstds[r] = rstd;
-    for (i64 i = 0; i < n; i += w) {
-      Vec<T> v = (load_up_to(x + i, n - i) - mean.high - mean.low) * rstd;
-      if (gamma) v *= load_up_to(gamma + i, n - i);
-      if (beta) v += load_up_to(beta + i, n - i);
-      store_up_to<T>(y + i, v, n - i);
-    }
+    each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+      Vec<T> v = (load_up_to(x + i, count) - mean.high - mean.low) * rstd;
+      if (gamma) v *= load_up_to(gamma + i, count);
+      if (beta) v += load_up_to(beta + i, count);
+      store_up_to<T>(y + i, v, count);
+    });
   }
 }
 
@@ -74,7 +74,6 @@ void layer_norm_of(i64 rows, i64 n, const void* x_, const void* gamma_, const vo
 template <class T>
 void layer_norm_backward_of(i64 rows, i64 n, const void* g_, const void* x_, const void* gamma_, const void*,
                             const void* rstd_, void* dx_) {
-  constexpr i64 w = Lanes<T>::count;
   const T* g = static_cast<const T*>(g_);
   const T* x = static_cast<const T*>(x_);
   const T* gamma = static_cast<const T*>(gamma_);
@@ -84,20 +83,20 @@ void layer_norm_backward_of(i64 rows, i64 n, const void* g_, const void* x_, con
     const Mean<T> mean = mean_of(n, x);
     const T rstd = rstds[r];
     Sum sum, dot;
-    for (i64 i = 0; i < n; i += w) {
-      Vec<T> h = load_up_to(g + i, n - i, T(0));
-      if (gamma) h *= load_up_to(gamma + i, n - i, T(0));
+    each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+      Vec<T> h = load_up_to(g + i, count, T(0));
+      if (gamma) h *= load_up_to(gamma + i, count, T(0));
       sum.add(h);
-      dot.add(h * ((load_up_to(x + i, n - i, T(0)) - mean.high - mean.low) * rstd));
-    }
+      dot.add(h * ((load_up_to(x + i, count, T(0)) - mean.high - mean.low) * rstd));
+    });
     const T mean_h = static_cast<T>(sum.total() / static_cast<double>(n));
     const T mean_dot = static_cast<T>(dot.total() / static_cast<double>(n));
-    for (i64 i = 0; i < n; i += w) {
-      Vec<T> h = load_up_to(g + i, n - i);
-      if (gamma) h *= load_up_to(gamma + i, n - i);
-      const Vec<T> normed = (load_up_to(x + i, n - i) - mean.high - mean.low) * rstd;
-      store_up_to<T>(dx + i, (h - mean_h - normed * mean_dot) * rstd, n - i);
-    }
+    each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+      Vec<T> h = load_up_to(g + i, count);
+      if (gamma) h *= load_up_to(gamma + i, count);
+      const Vec<T> normed = (load_up_to(x + i, count) - mean.high - mean.low) * rstd;
+      store_up_to<T>(dx + i, (h - mean_h - normed * mean_dot) * rstd, count);
+    });
   }
 }
 

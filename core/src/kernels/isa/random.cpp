@@ -6,8 +6,10 @@
 namespace gradus::kernels::GRADUS_ISA_NS {
 namespace {
 
-constexpr i64 lanes = Lanes<double>::count;  // blocks made at a time, one a 64-bit lane
-constexpr i64 words_at_once = 4 * lanes;
+constexpr i64 lanes = Lanes<double>::count;  // blocks in a vector, one a 64-bit lane
+constexpr int vectors = 2;                   // computed side by side, to fill the time that a product takes
+constexpr i64 blocks_at_once = vectors * lanes;
+constexpr i64 words_at_once = 4 * blocks_at_once;
 
 // The 64-bit products of the lower halves of the lanes.
 GRADUS_INLINE VecU64 product(VecU64 a, VecU64 b) {
@@ -22,32 +24,48 @@ GRADUS_INLINE VecU64 product(VecU64 a, VecU64 b) {
 #endif
 }
 
-// Four words of `lanes` blocks with counters from `counter` on. Only the lower half of each lane counts during the
-// rounds, so that what a product leaves in the upper half needs no clearing.
+// Lanes of a and b in turn: the lower or the upper half of each.
+template <int from, int... l>
+GRADUS_INLINE VecU64 interleaved(VecU64 a, VecU64 b, Indices<l...>) {
+  return __builtin_shufflevector(a, b, (from + l / 2 + l % 2 * static_cast<int>(lanes))...);
+}
+
+// The words of `blocks_at_once` blocks with counters from `counter` on. Only the lower half of each lane counts during
+// the rounds, so that what a product leaves in the upper half needs no clearing.
 GRADUS_INLINE void philox_blocks(std::uint64_t seed, std::uint64_t counter, std::uint32_t* words) {
-  VecU64 n = counter - VecU64{};
-  for (int j = 0; j < lanes; ++j) n[j] += static_cast<std::uint64_t>(j);
-  VecU64 c0 = n, c1 = n >> 32, c2{}, c3{};
+  VecU64 c0[vectors], c1[vectors], c2[vectors] = {}, c3[vectors] = {};
+  for (int v = 0; v < vectors; ++v) {
+    c0[v] = (VecU64)lane_numbers<double>() + (counter + static_cast<std::uint64_t>(v * lanes));
+    c1[v] = c0[v] >> 32;
+  }
   std::uint32_t k0 = static_cast<std::uint32_t>(seed), k1 = static_cast<std::uint32_t>(seed >> 32);
   const VecU64 m0 = std::uint64_t{0xD2511F53} - VecU64{}, m1 = std::uint64_t{0xCD9E8D57} - VecU64{};
+#pragma GCC unroll 10
   for (int round = 0; round < 10; ++round) {
-    const VecU64 p0 = product(c0, m0), p1 = product(c2, m1);
-    c0 = (p1 >> 32) ^ c1 ^ std::uint64_t{k0};
-    c1 = p1;
-    c2 = (p0 >> 32) ^ c3 ^ std::uint64_t{k1};
-    c3 = p0;
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v) {
+      const VecU64 p0 = product(c0[v], m0), p1 = product(c2[v], m1);
+      c0[v] = (p1 >> 32) ^ c1[v] ^ std::uint64_t{k0};
+      c1[v] = p1;
+      c2[v] = (p0 >> 32) ^ c3[v] ^ std::uint64_t{k1};
+      c3[v] = p0;
+    }
     k0 += 0x9E3779B9;
     k1 += 0xBB67AE85;
   }
-  const VecU64 low = (c0 & 0xffffffffu) | (c1 << 32), high = (c2 & 0xffffffffu) | (c3 << 32);
-  std::uint64_t out[2 * lanes];
-  for (int j = 0; j < lanes; ++j) {
-    out[2 * j] = low[j];
-    out[2 * j + 1] = high[j];
-  }
-  for (int j = 0; j < 2 * lanes; ++j) {
-    words[2 * j] = static_cast<std::uint32_t>(out[j]);
-    words[2 * j + 1] = static_cast<std::uint32_t>(out[j] >> 32);
+  // Two words to a lane, in the order in which memory has them.
+  const auto joined = [](VecU64 first, VecU64 second) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    return (second & 0xffffffffu) | (first << 32);
+#else
+    return (first & 0xffffffffu) | (second << 32);
+#endif
+  };
+  constexpr IndicesTo<static_cast<int>(lanes)>::Type all{};
+  for (int v = 0; v < vectors; ++v, words += 4 * lanes) {
+    const VecU64 low = joined(c0[v], c1[v]), high = joined(c2[v], c3[v]);
+    const VecU64 out[2] = {interleaved<0>(low, high, all), interleaved<static_cast<int>(lanes / 2)>(low, high, all)};
+    __builtin_memcpy(words, out, sizeof out);
   }
 }
 
@@ -71,7 +89,7 @@ void dropout_of(const DropoutField& field, i64 first, i64 n, const void* x_, voi
   }
   const std::uint32_t threshold = static_cast<std::uint32_t>(limit + 0.5);
   const T scale = static_cast<T>(1 / (1 - field.p));
-  constexpr i64 buffered = 16 * words_at_once;
+  constexpr i64 buffered = 8 * words_at_once;
   alignas(64) std::uint32_t words[buffered];
   for (i64 i = 0; i < n; i += buffered) {
     const i64 count = n - i < buffered ? n - i : buffered;
@@ -85,7 +103,7 @@ void dropout_of(const DropoutField& field, i64 first, i64 n, const void* x_, voi
 void philox(std::uint64_t seed, std::uint64_t offset, i64 first, i64 n, std::uint32_t* words) {
   std::uint64_t counter = offset + static_cast<std::uint64_t>(first / 4);
   i64 i = 0;
-  for (; i + words_at_once <= n; i += words_at_once, counter += static_cast<std::uint64_t>(lanes))
+  for (; i + words_at_once <= n; i += words_at_once, counter += static_cast<std::uint64_t>(blocks_at_once))
     philox_blocks(seed, counter, words + i);
   if (i < n) {
     std::uint32_t rest[words_at_once];

@@ -23,9 +23,9 @@ GRADUS_INLINE T row_max(i64 n, const T* x) {
 // Σ e^(x - top)
 template <class T>
 GRADUS_INLINE double sum_exp(i64 n, const T* x, T top) {
-  constexpr i64 w = Lanes<T>::count;
   Sum sum;
-  for (i64 i = 0; i < n; i += w) sum.add(exp<T>(load_up_to(x + i, n - i, -Lanes<T>::infinity) - top));
+  each_vector<T>(n, [&](i64 i, i64 count)
+                        GRADUS_INLINED { sum.add(exp<T>(load_up_to(x + i, count, -Lanes<T>::infinity) - top)); });
   return sum.total();
 }
 

@@ -10,65 +10,66 @@ namespace {
 // yᵢ = e^(xᵢ - max x) / Σ e^(x - max x)
 template <class T>
 void softmax_of(i64 rows, i64 n, const void* x_, void* y_) {
-  constexpr i64 w = Lanes<T>::count;
   const T* x = static_cast<const T*>(x_);
   T* y = static_cast<T*>(y_);
   for (i64 r = 0; r < rows; ++r, x += n, y += n) {
     const Vec<T> top = splat(row_max(n, x));
     Sum sum;
-    for (i64 i = 0; i < n; i += w) {
-      const Vec<T> e = exp<T>(load_up_to(x + i, n - i, -Lanes<T>::infinity) - top);
+    each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+      const Vec<T> e = exp<T>(load_up_to(x + i, count, -Lanes<T>::infinity) - top);
       sum.add(e);
-      store_up_to<T>(y + i, e, n - i);
-    }
+      store_up_to<T>(y + i, e, count);
+    });
     // The lanes beyond a row's end hold e^(-inf - max): 0, or NaN where every lane is NaN anyway.
     const T scale = static_cast<T>(1 / sum.total());
-    for (i64 i = 0; i < n; i += w) store_up_to<T>(y + i, load_up_to(y + i, n - i) * scale, n - i);
+    each_vector<T>(
+        n, [&](i64 i, i64 count) GRADUS_INLINED { store_up_to<T>(y + i, load_up_to(y + i, count) * scale, count); });
   }
 }
 
 // dx = y∘(g - Σ g∘y)
 template <class T>
 void softmax_backward_of(i64 rows, i64 n, const void* g_, const void* y_, void* dx_) {
-  constexpr i64 w = Lanes<T>::count;
   const T* g = static_cast<const T*>(g_);
   const T* y = static_cast<const T*>(y_);
   T* dx = static_cast<T*>(dx_);
   for (i64 r = 0; r < rows; ++r, g += n, y += n, dx += n) {
     Sum sum;
-    for (i64 i = 0; i < n; i += w) sum.add(load_up_to(g + i, n - i, T(0)) * load_up_to(y + i, n - i, T(0)));
+    each_vector<T>(n, [&](i64 i, i64 count)
+                          GRADUS_INLINED { sum.add(load_up_to(g + i, count, T(0)) * load_up_to(y + i, count, T(0))); });
     const T dot = static_cast<T>(sum.total());
-    for (i64 i = 0; i < n; i += w)
-      store_up_to<T>(dx + i, load_up_to(y + i, n - i) * (load_up_to(g + i, n - i) - dot), n - i);
+    each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+      store_up_to<T>(dx + i, load_up_to(y + i, count) * (load_up_to(g + i, count) - dot), count);
+    });
   }
 }
 
 // yᵢ = (xᵢ - max x) - ln Σ e^(x - max x)
 template <class T>
 void log_softmax_of(i64 rows, i64 n, const void* x_, void* y_) {
-  constexpr i64 w = Lanes<T>::count;
   const T* x = static_cast<const T*>(x_);
   T* y = static_cast<T*>(y_);
   for (i64 r = 0; r < rows; ++r, x += n, y += n) {
     const T top = row_max(n, x);
     const T log_sum = static_cast<T>(__builtin_log(sum_exp(n, x, top)));
-    for (i64 i = 0; i < n; i += w) store_up_to<T>(y + i, load_up_to(x + i, n - i) - top - log_sum, n - i);
+    each_vector<T>(n, [&](i64 i, i64 count)
+                          GRADUS_INLINED { store_up_to<T>(y + i, load_up_to(x + i, count) - top - log_sum, count); });
   }
 }
 
 // dx = g - eʸ·Σ g
 template <class T>
 void log_softmax_backward_of(i64 rows, i64 n, const void* g_, const void* y_, void* dx_) {
-  constexpr i64 w = Lanes<T>::count;
   const T* g = static_cast<const T*>(g_);
   const T* y = static_cast<const T*>(y_);
   T* dx = static_cast<T*>(dx_);
   for (i64 r = 0; r < rows; ++r, g += n, y += n, dx += n) {
     Sum sum;
-    for (i64 i = 0; i < n; i += w) sum.add(load_up_to(g + i, n - i, T(0)));
+    each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED { sum.add(load_up_to(g + i, count, T(0))); });
     const T total = static_cast<T>(sum.total());
-    for (i64 i = 0; i < n; i += w)
-      store_up_to<T>(dx + i, load_up_to(g + i, n - i) - exp<T>(load_up_to(y + i, n - i)) * total, n - i);
+    each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+      store_up_to<T>(dx + i, load_up_to(g + i, count) - exp<T>(load_up_to(y + i, count)) * total, count);
+    });
   }
 }
 

@@ -5,15 +5,6 @@
 namespace gradus::kernels::GRADUS_ISA_NS {
 namespace {
 
-template <int... l>
-struct Indices {};
-template <int n, int... l>
-struct IndicesTo : IndicesTo<n - 1, n - 1, l...> {};
-template <int... l>
-struct IndicesTo<0, l...> {
-  using Type = Indices<l...>;
-};
-
 enum class Mix {
   Low,        // the lower halves of the 128-bit parts, interleaved
   High,       // the upper halves

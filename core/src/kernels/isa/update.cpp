@@ -9,7 +9,6 @@ namespace {
 // m ← β₁m + (1-β₁)g, v ← β₂v + (1-β₂)g², θ ← θ - lr/c₁ · m/(√v/√c₂ + eps).
 template <class T>
 void adam_of(i64 n, const AdamStep& s, void* param_, const void* grad_, void* m_, void* v_, void* v_max_) {
-  constexpr i64 w = Lanes<T>::count;
   T* param = static_cast<T*>(param_);
   const T* grad = static_cast<const T*>(grad_);
   T* ms = static_cast<T*>(m_);
@@ -23,29 +22,27 @@ void adam_of(i64 n, const AdamStep& s, void* param_, const void* grad_, void* m_
   const T rate = static_cast<T>(s.lr / s.correction1);
   const T root = static_cast<T>(1 / __builtin_sqrt(s.correction2));
   const T eps = static_cast<T>(s.eps);
-  for (i64 i = 0; i < n; i += w) {
-    const i64 left = n - i;
-    Vec<T> p = load_up_to(param + i, left);
-    Vec<T> g = load_up_to(grad + i, left) * sign;
+  each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+    Vec<T> p = load_up_to(param + i, count);
+    Vec<T> g = load_up_to(grad + i, count) * sign;
     if (decay != T(0)) g += p * decay;
     p *= keep;
-    const Vec<T> m = load_up_to(ms + i, left) * b1 + g * rest1;
-    Vec<T> v = load_up_to(vs + i, left) * b2 + g * g * rest2;
-    store_up_to<T>(ms + i, m, left);
-    store_up_to<T>(vs + i, v, left);
+    const Vec<T> m = load_up_to(ms + i, count) * b1 + g * rest1;
+    Vec<T> v = load_up_to(vs + i, count) * b2 + g * g * rest2;
+    store_up_to<T>(ms + i, m, count);
+    store_up_to<T>(vs + i, v, count);
     if (v_max) {
-      const Vec<T> old = load_up_to(v_max + i, left);
+      const Vec<T> old = load_up_to(v_max + i, count);
       v = (old > v) | (old != old) ? old : v;
-      store_up_to<T>(v_max + i, v, left);
+      store_up_to<T>(v_max + i, v, count);
     }
-    store_up_to<T>(param + i, p - rate * (m / (sqrt(v) * root + eps)), left);
-  }
+    store_up_to<T>(param + i, p - rate * (m / (sqrt(v) * root + eps)), count);
+  });
 }
 
 // d = g + λθ; with momentum: b ← μb + (1-τ)d (b = d at first), d = b, or d + μb with nesterov; θ ← θ - lr·d.
 template <class T>
 void sgd_of(i64 n, const SgdStep& s, void* param_, const void* grad_, void* buffer_) {
-  constexpr i64 w = Lanes<T>::count;
   T* param = static_cast<T*>(param_);
   const T* grad = static_cast<const T*>(grad_);
   T* buffer = static_cast<T*>(buffer_);
@@ -53,18 +50,17 @@ void sgd_of(i64 n, const SgdStep& s, void* param_, const void* grad_, void* buff
   const T decay = static_cast<T>(s.weight_decay);
   const T momentum = static_cast<T>(s.momentum), rest = static_cast<T>(1 - s.dampening);
   const T lr = static_cast<T>(s.lr);
-  for (i64 i = 0; i < n; i += w) {
-    const i64 left = n - i;
-    const Vec<T> p = load_up_to(param + i, left);
-    Vec<T> d = load_up_to(grad + i, left) * sign;
+  each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+    const Vec<T> p = load_up_to(param + i, count);
+    Vec<T> d = load_up_to(grad + i, count) * sign;
     if (decay != T(0)) d += p * decay;
     if (s.momentum != 0) {
-      const Vec<T> b = s.first ? d : load_up_to(buffer + i, left) * momentum + d * rest;
-      store_up_to<T>(buffer + i, b, left);
+      const Vec<T> b = s.first ? d : load_up_to(buffer + i, count) * momentum + d * rest;
+      store_up_to<T>(buffer + i, b, count);
       d = s.nesterov ? d + b * momentum : b;
     }
-    store_up_to<T>(param + i, p - d * lr, left);
-  }
+    store_up_to<T>(param + i, p - d * lr, count);
+  });
 }
 
 }  // namespace

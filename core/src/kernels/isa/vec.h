@@ -127,11 +127,33 @@ GRADUS_INLINE void store_first(T* p, Vec<T> v, i64 count) {
 }
 #endif
 
+// Lane numbers as template arguments, for shuffles.
+template <int... l>
+struct Indices {};
+template <int n, int... l>
+struct IndicesTo : IndicesTo<n - 1, n - 1, l...> {};
+template <int... l>
+struct IndicesTo<0, l...> {
+  using Type = Indices<l...>;
+};
+
 // The first `count` elements, at most a vector full; the other lanes are `fill`.
 template <class T>
 GRADUS_INLINE Vec<T> load_up_to(const T* p, i64 count) {
   return count >= Lanes<T>::count ? load(p) : load_first(p, count);
 }
+
+// Calls f(first, count) for each vector full of n elements, and once for what is left. For full vectors the count is a
+// constant, once f is inlined.
+#define GRADUS_INLINED __attribute__((always_inline))
+template <class T, class F>
+GRADUS_INLINE void each_vector(i64 n, F f) {
+  constexpr i64 w = Lanes<T>::count;
+  i64 i = 0;
+  for (; i + w <= n; i += w) f(i, w);
+  if (i < n) f(i, n - i);
+}
+
 template <class T>
 GRADUS_INLINE Int<T> lane_numbers() {
   Int<T> lane{};
@@ -185,6 +207,20 @@ GRADUS_INLINE VecD upper(VecF v) {
   return __builtin_convertvector(h, VecD);
 }
 
+// Folds the lanes of a vector into one number: halves onto each other, again and again.
+template <class T, int d, int... l>
+GRADUS_INLINE Vec<T> swapped(Vec<T> v, Indices<l...>) {
+  return __builtin_shufflevector(v, v, (l ^ d)...);
+}
+template <class T, int d = Lanes<T>::count / 2, class F>
+GRADUS_INLINE T fold(Vec<T> v, F f) {
+  if constexpr (d == 0) {
+    return v[0];
+  } else {
+    return fold<T, d / 2>(f(v, swapped<T, d>(v, typename IndicesTo<Lanes<T>::count>::Type{})), f);
+  }
+}
+
 // A running sum of vectors, in double.
 struct Sum {
   VecD even{}, odd{};
@@ -194,10 +230,7 @@ struct Sum {
   }
   GRADUS_INLINE void add(VecD v) { even += v; }
   GRADUS_INLINE double total() const {
-    const VecD s = even + odd;
-    double t = 0;
-    for (int j = 0; j < Lanes<double>::count; ++j) t += s[j];
-    return t;
+    return fold<double>(even + odd, [](VecD a, VecD b) { return a + b; });
   }
 };
 
@@ -220,9 +253,7 @@ GRADUS_INLINE Vec<T> max(Vec<T> a, Vec<T> b) {
 }
 template <class T>
 GRADUS_INLINE T largest_lane(Vec<T> v) {
-  T m = v[0];
-  for (int j = 1; j < Lanes<T>::count; ++j) m = v[j] > m ? v[j] : m;
-  return m;
+  return fold<T>(v, [](Vec<T> a, Vec<T> b) { return max<T>(a, b); });
 }
 GRADUS_INLINE VecF sqrt(VecF x) {
 #if defined(__AVX512F__)

@@ -31,6 +31,12 @@ Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction) 
 
 namespace {
 
+/// [rows, 1], true where a row counts for nothing.
+Tensor ignored_rows(const Tensor& target, std::int64_t ignore_index) {
+  const NoGradGuard guard;
+  return unsqueeze(target == ignore_index, 1);
+}
+
 /// What a row of cross_entropy is compared with, beside the logits.
 struct RowTargets {
   std::int64_t ignore_index;
@@ -42,11 +48,10 @@ struct RowTargets {
 Tensor target_distribution(const Tensor& target, std::int64_t classes, const RowTargets& t, const Tensor& weight,
                            DType dtype) {
   const NoGradGuard guard;
-  const Tensor ignored = unsqueeze(target == t.ignore_index, 1);
   const Tensor one_hot = to(unsqueeze(target, 1) == arange(classes), dtype);
   Tensor q = one_hot * (1 - t.smoothing) + t.smoothing / static_cast<double>(classes);
   if (weight.defined()) q = q * weight;
-  return masked_fill(q, ignored, 0);
+  return masked_fill(q, ignored_rows(target, t.ignore_index), 0);
 }
 
 const void* pointer_or_null(const Tensor& x) { return x.defined() ? detail::pointer(x) : nullptr; }
@@ -73,7 +78,9 @@ Tensor cross_entropy_rows(const Tensor& x, const Tensor& target, const RowTarget
               return dx;
             }
             const Tensor q = target_distribution(T, classes, t, W, X.dtype());
-            return unsqueeze(g, 1) * (softmax(X, -1) * sum(q, {1}, true) - q);
+            // An ignored row may hold NaN: it is filled, not multiplied away.
+            return masked_fill(unsqueeze(g, 1) * (softmax(X, -1) * sum(q, {1}, true) - q),
+                               ignored_rows(T, t.ignore_index), 0);
           }));
 }
 

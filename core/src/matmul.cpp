@@ -70,7 +70,8 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, const char*
 
 /// All but the last dim merged.
 Tensor as_matrix(const Tensor& x) {
-  return x.dim() == 2 ? x : reshape(x, {x.numel() / std::max<std::int64_t>(x.size(-1), 1), x.size(-1)});
+  if (x.dim() == 2) return x;
+  return reshape(x, {Shape(x.shape().begin(), x.shape().end() - 1).numel(), x.size(-1)});
 }
 
 }  // namespace
@@ -125,7 +126,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   Tensor y;
   {
     const NoGradGuard guard;
-    y = reshape(product(as_matrix(x), transpose(weight, 0, 1), bias, "linear"), shape);
+    const Tensor added = bias.defined() ? detail::packed(bias) : bias;
+    y = reshape(product(as_matrix(x), transpose(weight, 0, 1), added, "linear"), shape);
   }
   return record(
       "linear", y, wrt(x, saving(weight), [](const Tensor& g, const Tensor& W) { return matmul(g, W); }),

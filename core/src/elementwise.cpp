@@ -33,6 +33,13 @@ Tensor beside(const Tensor& x, Scalar number, const char* op) {
   return x.dtype() == Bool && !number.is_bool() ? to(x, Int64) : x;
 }
 
+/// Kernels take numbers as doubles. A whole number too large for one meets an integer tensor as a tensor of its own.
+bool needs_tensor(const Tensor& x, Scalar number) {
+  constexpr std::int64_t limit = std::int64_t{1} << 53;
+  return x.dtype() == Int64 && (number.to_int() > limit || number.to_int() < -limit);
+}
+Tensor as_tensor(Scalar number, const Tensor& like) { return full({}, number, {.dtype = like.dtype()}); }
+
 /// Integers become Float32: for ops whose results are not whole numbers.
 Tensor as_float(const Tensor& x, const char* op) {
   check_defined(x, op, "the tensor");
@@ -133,17 +140,20 @@ Tensor minimum(const Tensor& a, const Tensor& b) {
 // y = x + s :  dx = G
 Tensor add(const Tensor& a, Scalar b) {
   const Tensor x = beside(a, b, "add");
+  if (needs_tensor(x, b)) return add(x, as_tensor(b, x));
   return record("add", apply(Unary::AddScalar, x, "add", b.to_double()), wrt(x, [](const Tensor& g) { return g; }));
 }
 
 Tensor sub(const Tensor& a, Scalar b) {
   const Tensor x = beside(a, b, "sub");
+  if (needs_tensor(x, b)) return sub(x, as_tensor(b, x));
   return record("sub", apply(Unary::AddScalar, x, "sub", -b.to_double()), wrt(x, [](const Tensor& g) { return g; }));
 }
 
 // y = s - x :  dx = -G
 Tensor sub(Scalar a, const Tensor& b) {
   const Tensor x = beside(b, a, "sub");
+  if (needs_tensor(x, a)) return sub(as_tensor(a, x), x);
   return record("sub", apply(Unary::RSubScalar, x, "sub", a.to_double()),
                 wrt(x, [](const Tensor& g) { return neg(g); }));
 }
@@ -151,6 +161,7 @@ Tensor sub(Scalar a, const Tensor& b) {
 // y = s·x :  dx = s·G
 Tensor mul(const Tensor& a, Scalar b) {
   const Tensor x = beside(a, b, "mul");
+  if (needs_tensor(x, b)) return mul(x, as_tensor(b, x));
   return record("mul", apply(Unary::MulScalar, x, "mul", b.to_double()),
                 wrt(x, [b](const Tensor& g) { return mul(g, b); }));
 }
@@ -184,7 +195,7 @@ Tensor pow(const Tensor& a, Scalar b) {
 
 Tensor pow(Scalar a, const Tensor& b) {
   const Tensor x = beside(b, a, "pow");
-  return pow(full({}, a, {.dtype = x.dtype()}), x);
+  return pow(as_tensor(a, x), x);
 }
 
 // ---- one operand

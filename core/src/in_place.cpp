@@ -67,8 +67,12 @@ Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value) {
   return assign(*this, "masked_fill_", {&mask}, [&](const Tensor& x) { return gradus::masked_fill(x, mask, value); });
 }
 Tensor& Tensor::copy_(const Tensor& source) {
-  return assign(*this, "copy_", {&source},
-                [&](const Tensor& x) { return gradus::expand(gradus::to(source, x.dtype()), x.shape()); });
+  return assign(*this, "copy_", {&source}, [&](const Tensor& x) {
+    const Tensor values = gradus::expand(gradus::to(source, x.dtype()), x.shape());
+    // Memory that is about to be overwritten is read first; and the source's place in the history is the source's own.
+    const bool own_place = values.is_same(source) && source.requires_grad();
+    return own_place || values.shares_storage(x) ? gradus::clone(values) : values;
+  });
 }
 Tensor& Tensor::fill_(Scalar value) {
   return assign(*this, "fill_", {}, [&](const Tensor& x) { return full(x.shape(), value, {.dtype = x.dtype()}); });

@@ -1,0 +1,269 @@
+// Hooks, retained gradients, and changes in place.
+#include <gradus/core.h>
+
+#include <doctest/doctest.h>
+
+#include "core_values.h"
+#include "throws.h"
+
+using namespace gradus;
+using namespace gradus::test;
+
+TEST_CASE("G08: a hook is called once, with the complete gradient, in the order of registration") {
+  const Tensor x = leaf(1);
+  int calls = 0;
+  double seen = 0;
+  {
+    const Tensor y = x + 1;
+    y.register_hook([&](const Tensor& g) {
+      ++calls;
+      seen = g.item();
+      return g * 2;
+    });
+    (2 * y + 3 * y).backward();
+    CHECK(calls == 1);
+    CHECK(seen == 5);
+    CHECK(x.grad().item() == 10);
+  }
+  x.zero_grad();
+  const Tensor y = x + 1;
+  y.register_hook([](const Tensor& g) { return g * 2; });
+  y.register_hook([](const Tensor& g) { return g + 1; });
+  y.retain_grad();
+  (2 * y + 3 * y).backward();
+  CHECK(x.grad().item() == 11);
+  CHECK(y.grad().item() == 11);
+}
+
+TEST_CASE("hooks on leaves, on what is not reached, and hooks that only look") {
+  const Tensor x = leaf({1, 2}), other = leaf({1, 2});
+  int calls = 0, elsewhere = 0;
+  x.register_hook([&](const Tensor&) {
+    ++calls;
+    return Tensor();
+  });
+  const Tensor unreached = other * 2;
+  unreached.register_hook([&](const Tensor& g) {
+    ++elsewhere;
+    return g;
+  });
+  sum(x * x + x).backward();
+  CHECK(calls == 1);
+  CHECK(elsewhere == 0);
+  CHECK(same(x.grad(), f64({3, 5})));
+  // grad() calls them too, for what lies between.
+  CHECK(same(grad({sum(x * 2)}, {x})[0], f64({2, 2})));
+  CHECK(calls == 2);
+}
+
+TEST_CASE("hooks can be removed, also while they run") {
+  const Tensor x = leaf(1);
+  HookId first = 0;
+  int calls = 0;
+  first = x.register_hook([&](const Tensor& g) {
+    ++calls;
+    x.remove_hook(first);
+    return g * 10;
+  });
+  const HookId second = x.register_hook([](const Tensor& g) { return g + 1; });
+  (x * 1).backward();
+  CHECK(x.grad().item() == 11);
+  x.zero_grad();
+  (x * 1).backward();
+  CHECK(calls == 1);
+  CHECK(x.grad().item() == 2);
+  x.remove_hook(second);
+  x.remove_hook(second);
+  x.zero_grad();
+  (x * 1).backward();
+  CHECK(x.grad().item() == 1);
+}
+
+TEST_CASE("a hook's result must fit; with create_graph it is part of the history") {
+  const Tensor x = leaf({1, 2});
+  const Tensor y = x * 2;
+  const HookId id = y.register_hook([](const Tensor& g) { return sum(g); });
+  CHECK(error_of([&] { sum(y).backward({}, {.retain_graph = true}); }) ==
+        "register_hook: a hook on [2] Float64 returned [] Float64");
+  CHECK_FALSE(x.grad().defined());
+  y.remove_hook(id);
+  CHECK(error_of([] { f64(1).register_hook([](const Tensor& g) { return g; }); }) ==
+        "register_hook: the tensor does not require grad: []");
+  CHECK(error_of([&] { x.register_hook({}); }) == "register_hook: the hook is empty");
+  const Tensor w = leaf(3);
+  const Tensor z = w * w;
+  z.register_hook([&](const Tensor& g) { return g * w; });
+  const Tensor slope = grad({z}, {w}, {}, {.create_graph = true})[0];  // w·2w
+  CHECK(slope.item() == 18);
+  CHECK(grad({slope}, {w})[0].item() == 12);
+}
+
+TEST_CASE("retain_grad keeps the gradient of what an op made, and adds up") {
+  const Tensor x = leaf({1, 2});
+  const Tensor y = x * 2;
+  y.retain_grad();
+  const Tensor z = sum(y * y);
+  z.backward({}, {.retain_graph = true});
+  CHECK(same(y.grad(), f64({4, 8})));
+  z.backward();
+  CHECK(same(y.grad(), f64({8, 16})));
+  CHECK_FALSE(z.grad().defined());
+  CHECK(error_of([] { f64({1}).retain_grad(); }) == "retain_grad: the tensor does not require grad: [1]");
+  // The wish goes along with a change in place, and dies with the tensor.
+  const Tensor w = leaf({1, 2});
+  Tensor total;
+  {
+    Tensor h = w * 3;
+    h.retain_grad();
+    h.add_(1);
+    total = sum(h * h);
+    const Tensor seen = h;
+    total.backward({}, {.retain_graph = true});
+    CHECK(same(seen.grad(), f64({8, 14})));
+  }
+  total.backward();
+  CHECK(same(w.grad(), f64({48, 84})));
+}
+
+TEST_CASE("in place, with a history: the gradient is that of the op") {
+  const Tensor x = leaf({1, 2, 3}), k = leaf({2, 2, 2});
+  Tensor y = x * 1;
+  y.add_(k);
+  y.sub_(f64({1, 1, 1}));
+  y.mul_(3);
+  y.div_(2);
+  y += 1;
+  y -= k;
+  y *= f64({1, 2, 3});
+  y /= 4;
+  CHECK_FALSE(y.is_leaf());
+  y.masked_fill_(tensor({true, false, false}), 9);
+  CHECK(close(y, f64({9, (4.5 + 1 - 2) / 2, (6.0 + 1 - 2) * 0.75}), 1e-15));
+  sum(y).backward();
+  CHECK(close(x.grad(), f64({0, 0.75, 1.125})));
+  CHECK(close(k.grad(), f64({0, 0.25, 0.375})));
+  Tensor cut = x * 2;
+  cut.zero_();
+  CHECK_FALSE(cut.requires_grad());
+  Tensor plain = f64({0, 0, 0});
+  plain.add_(x);
+  CHECK(plain.requires_grad());
+  CHECK(same(gradient_of(plain, x), f64({1, 1, 1})));
+}
+
+TEST_CASE("copy_ converts, broadcasts, passes gradients on, and reads before it writes") {
+  const Tensor x = leaf({1, 2});
+  Tensor y = zeros({3, 2}, {.dtype = Float64});
+  y.copy_(x);
+  CHECK(same(y.detach(), f64({{1, 2}, {1, 2}, {1, 2}})));
+  CHECK(same(gradient_of(y, x), f64({3, 3})));
+  Tensor z = f64({0, 0});
+  z.copy_(x);
+  CHECK_FALSE(z.is_leaf());  // a result of its own, not the leaf
+  z.retain_grad();
+  sum(z * 5).backward();
+  CHECK(same(x.grad(), f64({5, 5})));
+  CHECK(same(z.grad(), f64({5, 5})));
+  Tensor whole = tensor({0, 0});
+  whole.copy_(f64({1.9, -1.9}));
+  CHECK(same(whole, tensor({1, -1})));
+  Tensor square = count({3, 3});
+  square.copy_(square.transpose(0, 1));
+  CHECK(same(square, count({3, 3}).transpose(0, 1).contiguous()));
+  Tensor row = count({5});
+  row.narrow(0, 1, 4).copy_(row.narrow(0, 0, 4));
+  CHECK(same(row, f64({0, 0, 1, 2, 3})));
+}
+
+TEST_CASE("in place is refused where a history would break") {
+  Tensor x = leaf({1, 2});
+  const std::string leaf_text =
+      ": a leaf that requires grad cannot be changed in place: [2]; change it inside a NoGradGuard, or use the "
+      "out-of-place "
+      "op";
+  CHECK(error_of([&] { x.add_(1); }) == "add_" + leaf_text);
+  CHECK(error_of([&] { x.zero_(); }) == "fill_" + leaf_text);
+  Tensor row = x.narrow(0, 0, 1);
+  CHECK(mentions(error_of([&] { row.add_(1); }), "add_: the memory of [1] is seen by other tensors"));
+  {
+    const NoGradGuard guard;
+    x.mul_(2);
+  }
+  CHECK(same(x.detach(), f64({2, 4})));
+  CHECK(x.is_leaf());
+  Tensor y = x * 2;
+  const Tensor view = y.detach();
+  CHECK(error_of([&] { y.add_(1); }) ==
+        "add_: the memory of [2] is seen by other tensors (views, detached or saved ones), whose history would break; "
+        "use "
+        "the out-of-place op");
+  Tensor e = exp(x);  // exp keeps its own result
+  CHECK(mentions(error_of([&] { e.mul_(2); }), "mul_: the memory of [2] is seen by other tensors"));
+  Tensor wide = f64({{1}}).expand({2, 2});
+  CHECK(mentions(error_of([&] { wide.add_(1); }), "overlap in memory"));
+  Tensor whole = tensor({1, 2});
+  CHECK(error_of([&] { whole.add_(0.5); }) == "add_: a result of Float32 cannot be written into Int64 [2]");
+  Tensor small = f64({1, 2});
+  CHECK(error_of([&] { small.add_(f64({{1, 2}, {3, 4}})); }) == "add_: the result [2, 2] does not fit into [2]");
+  CHECK(error_of([&] { small.add_(Tensor()); }) == "add_: the other tensor is an undefined tensor");
+  CHECK(same(small, f64({1, 2})));
+  CHECK(same(whole, tensor({1, 2})));
+}
+
+TEST_CASE("a saved tensor that was changed is found, through views and detach") {
+  const std::string cure = "; change a clone() of it, or change it after backward";
+  const auto changed = [&](int versions) {
+    return "backward: 'mul' saved a tensor [2] at version 0 that an in-place change has brought to version " +
+           std::to_string(versions) + cure;
+  };
+  const Tensor x = leaf({1, 2});
+  for (int way = 0; way < 4; ++way) {
+    Tensor k = f64({3, 4});
+    const Tensor y = sum(x * k);
+    Tensor seen = way == 0 ? k : way == 1 ? k.detach() : way == 2 ? k.narrow(0, 1, 1) : k.view({2, 1});
+    seen.add_(1);
+    if (way == 3) seen.fill_(0);
+    CHECK(error_of([&] { y.backward(); }) == changed(way == 3 ? 2 : 1));
+    CHECK_FALSE(x.grad().defined());
+  }
+  // The leaf itself, under NoGradGuard, by fused updates and by random numbers.
+  for (int way = 0; way < 3; ++way) {
+    Tensor w = leaf({1, 2});
+    const Tensor y = sum(w * w);
+    const NoGradGuard guard;
+    if (way == 0) w.sub_(1);
+    if (way == 1) scale_(w, 2);
+    if (way == 2) uniform_(w, 0, 1);
+    CHECK(mentions(error_of([&] { y.backward(); }), "'mul' saved a tensor [2] at version 0"));
+  }
+  // What no formula reads may be changed.
+  Tensor k = f64({3, 4});
+  const Tensor y = sum(x + k);
+  k.zero_();
+  y.backward();
+  CHECK(same(x.grad(), f64({1, 1})));
+  // Changed after the op that reads it, before one that comes later.
+  Tensor h = x * 1;
+  h.mul_(2);
+  const Tensor z = sum(h * h);
+  x.zero_grad();
+  z.backward();
+  CHECK(same(x.grad(), f64({8, 16})));
+}
+
+TEST_CASE("names and set_data") {
+  const Tensor w = leaf({{1, 2}}).set_name("W");
+  CHECK(w.name() == "W");
+  CHECK(error_of([&] { matmul(w, f64({{1, 2}})); }) == "matmul: inner sizes differ: a is 'W' [1, 2], b is [1, 2]");
+  const Tensor same_handle = w;
+  sum(w).backward();
+  w.set_data(tensor({1.0, 2.0, 3.0}));
+  CHECK(same_handle.shape() == Shape{3});
+  CHECK(same_handle.dtype() == Float32);
+  CHECK(same_handle.requires_grad());
+  CHECK_FALSE(w.grad().defined());
+  sum(w * 2).backward();
+  CHECK(same(same_handle.grad(), tensor({2.0, 2.0, 2.0})));
+  CHECK(mentions(error_of([&] { (w * 2).set_data(w); }), "only a leaf's data can be replaced"));
+  CHECK(error_of([&] { w.set_data(tensor({1})); }) == "set_data: a tensor that requires grad cannot be Int64");
+}

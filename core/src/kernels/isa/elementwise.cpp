@@ -164,9 +164,9 @@ BinaryRun binary_float_of(Binary op) {
         return a;
       });
     case Binary::Maximum:
-      return GRADUS_BINARY((a > b) | (a != a) ? a : b);  // NaN of either
+      return GRADUS_BINARY(((a > b) | (a != a)) ? a : b);  // NaN of either
     case Binary::Minimum:
-      return GRADUS_BINARY((a < b) | (a != a) ? a : b);
+      return GRADUS_BINARY(((a < b) | (a != a)) ? a : b);
     case Binary::TanhBackward:
       return GRADUS_BINARY(a * (T(1) - b * b));
     case Binary::SigmoidBackward:

@@ -41,7 +41,7 @@ T extreme_of(i64 n, const T* x) {
   Vec<T> m = splat(x[0]);
   for (i64 i = 0; i < n; i += w) {
     const Vec<T> v = load_up_to(x + i, n - i, x[0]);
-    m = (op == Reduce::Max ? v > m : v < m) | (v != v) ? v : m;
+    m = ((op == Reduce::Max ? v > m : v < m) | (v != v)) ? v : m;
   }
   T best = m[0];
   for (int j = 1; j < w; ++j)

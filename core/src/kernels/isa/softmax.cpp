@@ -7,12 +7,38 @@
 namespace gradus::kernels::GRADUS_ISA_NS {
 namespace {
 
+// A short row, of `vectors` vectors of which the last may be partial, stays in registers between the passes.
+template <class T, int vectors>
+GRADUS_INLINE void short_softmax(i64 n, const T* x, T* y) {
+  constexpr i64 w = Lanes<T>::count, before = (vectors - 1) * w;
+  constexpr T lowest = -Lanes<T>::infinity;
+  Vec<T> v[vectors];
+  for (int i = 0; i < vectors - 1; ++i) v[i] = load(x + i * w);
+  v[vectors - 1] = load_up_to(x + before, n - before, lowest);
+  Vec<T> top = splat<T>(lowest);
+  for (int i = 0; i < vectors; ++i) top = max<T>(v[i], top);
+  top = splat(largest_lane<T>(top));
+  Sum sum;
+  for (int i = 0; i < vectors; ++i) sum.add(v[i] = exp<T>(v[i] - top));
+  const T scale = static_cast<T>(1 / sum.total());
+  for (int i = 0; i < vectors - 1; ++i) store<T>(y + i * w, v[i] * scale);
+  store_up_to<T>(y + before, v[vectors - 1] * scale, n - before);
+}
+
 // yᵢ = e^(xᵢ - max x) / Σ e^(x - max x)
 template <class T>
 void softmax_of(i64 rows, i64 n, const void* x_, void* y_) {
   const T* x = static_cast<const T*>(x_);
   T* y = static_cast<T*>(y_);
   for (i64 r = 0; r < rows; ++r, x += n, y += n) {
+    if (n <= Lanes<T>::count) {
+      short_softmax<T, 1>(n, x, y);
+      continue;
+    }
+    if (n <= 2 * Lanes<T>::count) {
+      short_softmax<T, 2>(n, x, y);
+      continue;
+    }
     const Vec<T> top = splat(row_max(n, x));
     Sum sum;
     each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {

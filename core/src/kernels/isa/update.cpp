@@ -33,7 +33,7 @@ void adam_of(i64 n, const AdamStep& s, void* param_, const void* grad_, void* m_
     store_up_to<T>(vs + i, v, count);
     if (v_max) {
       const Vec<T> old = load_up_to(v_max + i, count);
-      v = (old > v) | (old != old) ? old : v;
+      v = ((old > v) | (old != old)) ? old : v;
       store_up_to<T>(v_max + i, v, count);
     }
     store_up_to<T>(param + i, p - rate * (m / (sqrt(v) * root + eps)), count);

@@ -27,7 +27,6 @@ constexpr int vector_bytes = 16;
 
 typedef float VecF __attribute__((vector_size(vector_bytes)));
 typedef double VecD __attribute__((vector_size(vector_bytes)));
-typedef float HalfF __attribute__((vector_size(vector_bytes / 2)));
 typedef std::int32_t VecI32 __attribute__((vector_size(vector_bytes)));
 typedef std::uint32_t VecU32 __attribute__((vector_size(vector_bytes)));
 typedef std::int64_t VecI64 __attribute__((vector_size(vector_bytes)));
@@ -106,11 +105,29 @@ GRADUS_INLINE __m256i first_lanes(const double*, i64 count) {
 }
 GRADUS_INLINE VecF load_first(const float* p, i64 count) { return (VecF)_mm256_maskload_ps(p, first_lanes(p, count)); }
 GRADUS_INLINE VecD load_first(const double* p, i64 count) { return (VecD)_mm256_maskload_pd(p, first_lanes(p, count)); }
+// By halves: a masked store takes many cycles on AMD's processors.
 GRADUS_INLINE void store_first(float* p, VecF v, i64 count) {
-  _mm256_maskstore_ps(p, first_lanes(p, count), (__m256)v);
+  __m128 rest = _mm256_castps256_ps128((__m256)v);
+  if ((count & 4) != 0) {
+    _mm_storeu_ps(p, rest);
+    rest = _mm256_extractf128_ps((__m256)v, 1);
+    p += 4;
+  }
+  if ((count & 2) != 0) {
+    _mm_storel_pi(reinterpret_cast<__m64*>(p), rest);
+    rest = _mm_movehl_ps(rest, rest);
+    p += 2;
+  }
+  if ((count & 1) != 0) _mm_store_ss(p, rest);
 }
 GRADUS_INLINE void store_first(double* p, VecD v, i64 count) {
-  _mm256_maskstore_pd(p, first_lanes(p, count), (__m256d)v);
+  __m128d rest = _mm256_castpd256_pd128((__m256d)v);
+  if ((count & 2) != 0) {
+    _mm_storeu_pd(p, rest);
+    rest = _mm256_extractf128_pd((__m256d)v, 1);
+    p += 2;
+  }
+  if ((count & 1) != 0) _mm_store_sd(p, rest);
 }
 #else
 template <class T>
@@ -196,16 +213,12 @@ GRADUS_INLINE void store_strided(T* p, i64 stride, Vec<T> v, i64 count) {
 }
 
 // Sums are taken in double: a vector of floats is added as two halves.
-GRADUS_INLINE VecD lower(VecF v) {
-  HalfF h;
-  __builtin_memcpy(&h, &v, sizeof h);
-  return __builtin_convertvector(h, VecD);
+template <int from, int... l>
+GRADUS_INLINE VecD half(VecF v, Indices<l...>) {
+  return __builtin_convertvector(__builtin_shufflevector(v, v, (from + l)...), VecD);
 }
-GRADUS_INLINE VecD upper(VecF v) {
-  HalfF h;
-  __builtin_memcpy(&h, reinterpret_cast<const char*>(&v) + sizeof h, sizeof h);
-  return __builtin_convertvector(h, VecD);
-}
+GRADUS_INLINE VecD lower(VecF v) { return half<0>(v, IndicesTo<Lanes<double>::count>::Type{}); }
+GRADUS_INLINE VecD upper(VecF v) { return half<Lanes<double>::count>(v, IndicesTo<Lanes<double>::count>::Type{}); }
 
 // Folds the lanes of a vector into one number: halves onto each other, again and again.
 template <class T, int d, int... l>

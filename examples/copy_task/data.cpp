@@ -123,7 +123,9 @@ void Data::hold_out_random(const Options& options) {
 
 void Data::hold_out_lines(std::vector<Sequence> lines, const Options& options) {
   const std::string file = printable(options.data);
-  if (lines.size() < 2) throw FileError(file + " has only one line that differs: some are held out, others trained on");
+  if (lines.size() < 2)
+    throw FileError(file +
+                    " holds only one sequence (repeated lines count once); it takes at least two, to hold one out");
   std::unordered_map<std::int64_t, std::int64_t> lines_with;  // by token, of those to train on
   const auto count = [&](const Sequence& line, std::int64_t by) {
     for (const std::int64_t token : std::set<std::int64_t>(line.begin(), line.end())) lines_with[token] += by;

@@ -30,8 +30,8 @@ std::vector<Sequence> greedy_decode(const nn::Transformer& model, std::span<cons
     const Tensor next = model.generator(decoded.select(1, t)).argmax(-1, /*keepdim=*/true);  // [B, 1]
     const auto tokens = next.to_vector<std::int64_t>();
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      ended[i] = ended[i] || tokens[i] == end_token;
       if (!ended[i]) outputs[i].push_back(tokens[i]);
+      ended[i] = ended[i] || tokens[i] == end_token;
     }
     if (std::find(ended.begin(), ended.end(), false) == ended.end()) break;
     said = cat({said, next}, 1);
@@ -52,9 +52,14 @@ std::vector<Example> answers(const nn::Transformer& model, const std::vector<Seq
     const auto places = std::span(order).subspan(begin, std::min(batch_size, order.size() - begin));
     std::vector<Sequence> batch;
     for (const std::size_t place : places) batch.push_back(inputs[place]);
-    const auto outputs = greedy_decode(model, batch);
+    auto outputs = greedy_decode(model, batch);
     for (std::size_t i = 0; i < batch.size(); ++i) {
-      found[places[i]] = {.input = batch[i], .output = outputs[i], .expected = target_of(task, batch[i])};
+      Example& example = found[places[i]];
+      example.ended = outputs[i].back() == end_token;
+      if (example.ended) outputs[i].pop_back();
+      example.input = batch[i];
+      example.output = std::move(outputs[i]);
+      example.expected = target_of(task, batch[i]);
     }
   }
   return found;
@@ -62,17 +67,20 @@ std::vector<Example> answers(const nn::Transformer& model, const std::vector<Seq
 
 AttentionMap attention_map(nn::Transformer& model, const Example& example) {
   const NoGradGuard no_grad;
+  AttentionMap map{.rows = example.output, .columns = example.input, .weight = {}};
+  if (example.ended) map.rows.push_back(end_token);
+  map.columns.push_back(end_token);
+
+  // Each row's token is written by a position that has the one before it as its input.
+  Sequence written(map.rows.begin(), map.rows.end() - 1);
+  const Tensor source = padded(std::span(&example.input, 1), Around::EndAfter);
+  const Tensor decoder_input = padded(std::span(&written, 1), Around::StartBefore);
   nn::MultiHeadAttention& attention = model.decoder.layers.back().multihead_attn;
   attention.keep_weights();
-  model(padded(std::span(&example.input, 1), Around::EndAfter),
-        padded(std::span(&example.output, 1), Around::StartBefore), {},
-        nn::subsequent_mask(std::ssize(example.output) + 1));
-  const Tensor weights = attention.weights().mean({0, 1});  // of [1, heads, T, S]
+  model(source, decoder_input, {}, nn::subsequent_mask(decoder_input.size(1)));
+  const Tensor weights = attention.weights().mean({0, 1});  // of [1, heads, rows, columns]
   attention.keep_weights(false);
 
-  AttentionMap map{.rows = example.output, .columns = example.input, .weight = {}};
-  map.rows.push_back(end_token);
-  map.columns.push_back(end_token);
   for (const Tensor& row : weights.unbind(0)) map.weight.push_back(row.to_vector<double>());
   return map;
 }

@@ -68,7 +68,7 @@ Json to_json(const Result& result, const Data& data, const Options& o) {
   }
   Json wrong = Json::array();
   for (const Example& example : result.tested) {
-    if (!example.exact()) wrong.push_back(to_json(example, data));
+    if (!example.exact() && wrong.size() < 20) wrong.push_back(to_json(example, data));
   }
   return {{"task", name(o.task)},
           {"data", o.data.empty() ? Json() : Json(o.data)},

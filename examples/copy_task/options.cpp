@@ -38,14 +38,14 @@ struct TaskDefaults {
 TaskDefaults defaults_of(Task task) {
   switch (task) {
     case Task::Copy:
-      return {.steps = 1000, .target = 99.9};
+      return {.steps = 800, .target = 99.9};
     case Task::Reverse:
     case Task::Sort:
       return {.steps = 1200, .target = 99};
   }
   return {};
 }
-constexpr TaskDefaults file_defaults{.steps = 1500, .target = 98};
+constexpr TaskDefaults file_defaults{.steps = 1200, .target = 98};
 constexpr std::int64_t file_max_length = 64;
 
 // "--steps INT   Updates in training (default: 1000)"
@@ -134,7 +134,7 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   number("--held-out", o.held_out, "Sequences to test on, at most");
   number("--target", target, "Percent of them that must be exact for status 0")
       ->default_str("99.9; reverse, sort: 99; --data: 98");
-  number("--steps", steps, "Updates in training")->default_str("1000; reverse, sort: 1200; --data: 1500");
+  number("--steps", steps, "Updates in training")->default_str("800; reverse, sort, --data: 1200");
   number("--batch", o.batch, "Sequences an update");
   number("--lr", o.lr, "The highest learning rate, after the warm-up");
   number("--dropout", o.dropout, "The share of activations that training drops");

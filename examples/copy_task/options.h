@@ -22,7 +22,7 @@ struct Options {
   std::int64_t held_out = 1000;
   double target = 99.9;  ///< percent of the held-out sequences
 
-  std::int64_t steps = 1000;
+  std::int64_t steps = 800;
   std::int64_t batch = 64;
   double lr = 3e-3;
   double dropout = 0;

@@ -14,6 +14,7 @@ namespace copy_task {
 namespace {
 
 std::string formatted(const char* format, double number) {
+  if (std::isnan(number)) return "nan";  // and not "-nan"
   char text[64];
   std::snprintf(text, sizeof text, format, number);
   return text;
@@ -93,14 +94,15 @@ const char* how_to_read(Task task) {
     case Task::Reverse:
       return "reversing reads the input from its end,\nso the dark cells rise from the bottom left to the top right.";
     case Task::Sort:
-      return "sorting reads all places that\nhold the value it is about to write, so these are the dark cells of a "
-             "row.";
+      return "sorting looks up values, so in a row\nthe cells are dark whose value is the one to write or its "
+             "neighbour "
+             "in order.";
   }
   return "";
 }
 
-// A weight of 0.2 and less is left white, as a weight spread over everything would be.
-int shade(double weight) { return weight >= 0 ? static_cast<int>(std::min(weight * 5, 4.0)) : 0; }
+// 0 is white, 4 is black.
+int shade(double weight) { return (weight > 0.1) + (weight > 0.25) + (weight > 0.45) + (weight > 0.7); }
 
 void print_attention(std::ostream& out, const AttentionMap& map, const Data& data, Task task) {
   std::size_t label_columns = 1;

@@ -38,11 +38,15 @@ Training train(nn::Transformer& model, Data& data, const Options& options,
   std::int64_t first_of_point = 0;
   double sum = 0;
 
+  // Random batches nearly always have a sequence of the greatest length. With one in every batch, all steps are alike
+  // and recycle the same memory. Of a file's lines the longest may be far longer than the others.
+  const std::size_t width = data.training_size() > 0 ? 0 : static_cast<std::size_t>(options.max_length) + 1;
+
   model.train();
   while (state.steps < options.steps && !state.diverged && !stop()) {
     std::vector<Sequence> inputs;
     for (std::int64_t i = 0; i < options.batch; ++i) inputs.push_back(data.draw());
-    const Batch batch = make_batch(inputs, options.task);
+    const Batch batch = make_batch(inputs, options.task, width);
 
     rate.apply(optimizer, state.steps);
     optimizer.zero_grad();

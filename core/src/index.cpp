@@ -168,6 +168,8 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, std::optional<std:
   check(weight.dim() == 2, "embedding", "the weight must be [num, dim], got ", weight);
   const std::int64_t num = weight.size(0), dim = weight.size(1);
   const Tensor list = checked_indices(indices, num, "embedding");
+  check(!padding_idx || (*padding_idx >= 0 && *padding_idx < num), "embedding", "padding_idx ", padding_idx.value_or(0),
+        " is outside a table of ", num, " rows");
   Shape shape = indices.shape();
   shape.push_back(dim);
   Tensor y = detail::make(shape, weight.dtype());

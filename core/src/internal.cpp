@@ -16,6 +16,13 @@ Shape broadcast_shapes(const Shape& a, const Shape& b, const char* op) {
   return result;
 }
 
+bool broadcasts_to(const Shape& shape, const Shape& wanted) {
+  const int extra = wanted.size() - shape.size();
+  bool fits = extra >= 0;
+  for (int i = 0; fits && i < shape.size(); ++i) fits = shape[i] == 1 || shape[i] == wanted[extra + i];
+  return fits;
+}
+
 Shape broadcast_strides(const Tensor& x, const Shape& shape) {
   Shape strides = shape;
   const int extra = shape.size() - x.shape().size();

@@ -35,6 +35,8 @@ Tensor make_view(const Tensor& x, const Shape& shape, const Shape& strides, std:
 Shape broadcast_strides(const Tensor& x, const Shape& shape);
 /// The shape in which all operands meet. Error where they do not.
 Shape broadcast_shapes(const Shape& a, const Shape& b, const char* op);
+/// Whether a tensor of `shape` can be repeated to `wanted`.
+bool broadcasts_to(const Shape& shape, const Shape& wanted);
 Shape row_major_strides(const Shape& shape);
 /// "does any element share memory with another of the same tensor?"
 bool overlaps_itself(const Tensor& x);

@@ -35,8 +35,7 @@ Tensor like(Scalar value, const Tensor& x, const char* op) {
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
   check_defined(x, "masked_fill", "the tensor");
   check_mask(mask, "masked_fill");
-  check(detail::broadcast_shapes(x.shape(), mask.shape(), "masked_fill") == x.shape(), "masked_fill", "the mask ", mask,
-        " does not broadcast to ", x);
+  check(detail::broadcasts_to(mask.shape(), x.shape()), "masked_fill", "the mask ", mask, " does not broadcast to ", x);
   return record("masked_fill", choose(mask, like(value, x, "masked_fill"), x, x.shape()),
                 wrt(x, saving(mask), [](const Tensor& g, const Tensor& M) { return masked_fill(g, M, 0); }));
 }

@@ -78,7 +78,11 @@ Tensor masked_softmax(const Tensor& x, const Tensor& mask) {
   check_defined(x, "masked_softmax", "the tensor");
   check_floating(x, "masked_softmax");
   check_defined(mask, "masked_softmax", "the mask");
+  check(mask.dtype() == Bool, "masked_softmax", "the mask must be Bool, got ", mask.dtype(), " ", mask,
+        "; compare it (mask != 0)");
   check(x.dim() >= 1, "masked_softmax", "needs at least one dim");
+  check(detail::broadcasts_to(mask.shape(), x.shape()), "masked_softmax", "the mask ", mask, " does not broadcast to ",
+        x);
   Tensor y;
   const Tensor hidden = logical_not(mask);
   {

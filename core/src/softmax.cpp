@@ -4,8 +4,6 @@
 #include <gradus/reduce.h>
 #include <gradus/softmax.h>
 
-#include <limits>
-
 #include "internal.h"
 
 namespace gradus {
@@ -73,7 +71,7 @@ Tensor log_softmax(const Tensor& x, std::int64_t dim) {
   });
 }
 
-// y = softmax x where the mask is true, else 0 :  dx = y∘(G - Σ G∘y) where the mask is true, else 0
+// y = softmax x where the mask is true, else 0 :  dx = y∘(G - Σ G∘y) where y is not 0, else 0
 Tensor masked_softmax(const Tensor& x, const Tensor& mask) {
   check_defined(x, "masked_softmax", "the tensor");
   check_floating(x, "masked_softmax");
@@ -81,19 +79,18 @@ Tensor masked_softmax(const Tensor& x, const Tensor& mask) {
   check(mask.dtype() == Bool, "masked_softmax", "the mask must be Bool, got ", mask.dtype(), " ", mask,
         "; compare it (mask != 0)");
   check(x.dim() >= 1, "masked_softmax", "needs at least one dim");
-  check(detail::broadcasts_to(mask.shape(), x.shape()), "masked_softmax", "the mask ", mask, " does not broadcast to ",
-        x);
-  Tensor y;
-  const Tensor hidden = logical_not(mask);
-  {
-    const NoGradGuard guard;
-    // A row without any choice comes out of the softmax as NaN, and out of the second fill as 0.
-    const double infinity = std::numeric_limits<double>::infinity();
-    y = masked_fill(by_rows(kernels::softmax, masked_fill(x, hidden, -infinity)), hidden, 0);
+  check(detail::broadcast_shapes(x.shape(), mask.shape(), "masked_softmax") == x.shape(), "masked_softmax", "the mask ",
+        mask, " does not broadcast to ", x);
+  const Tensor source = packed(x);
+  Tensor y = detail::make(x.shape(), x.dtype());
+  if (y.numel() > 0) {
+    kernels::masked_softmax(x.dtype(), x.shape(), detail::pointer(source),
+                            static_cast<const bool*>(detail::pointer(mask)), detail::broadcast_strides(mask, x.shape()),
+                            detail::mutable_pointer(y));
   }
-  return record("masked_softmax", y,
-                wrt(x, saving(output, hidden), [](const Tensor& g, const Tensor& Y, const Tensor& H) {
-                  return softmax_gradient(masked_fill(g, H, 0), Y);
+  return record("masked_softmax", y, wrt(x, saving(output), [](const Tensor& g, const Tensor& Y) {
+                  if (!grad_enabled()) return by_rows(kernels::masked_softmax_backward, g, Y);
+                  return softmax_gradient(masked_fill(g, Y == 0, 0), Y);
                 }));
 }
 

@@ -131,6 +131,10 @@ struct Table {
   // Rows of n neighbours. (Float32 and Float64)
   void (*softmax)(DType dtype, i64 rows, i64 n, const void* x, void* y);
   void (*softmax_backward)(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);  // y∘(g - Σ g∘y)
+  // One row: softmax where mask[i·step] is true, 0 elsewhere; all 0 where it is true nowhere.
+  void (*masked_softmax)(DType dtype, i64 n, const void* x, const bool* mask, i64 mask_step, void* y);
+  // The same as softmax_backward, but exactly 0 where y is 0, whatever g is there.
+  void (*masked_softmax_backward)(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);
   void (*log_softmax)(DType dtype, i64 rows, i64 n, const void* x, void* y);
   void (*log_softmax_backward)(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);  // g - eʸ Σ g
   // y = (x - mean)·rstd·gamma + beta; gamma and beta may be null; mean and rstd (one each a row) are written. Two-pass.
@@ -180,6 +184,9 @@ void argmax_rows(DType dtype, i64 rows, i64 n, const void* x, i64* y);
 void gemm(DType dtype, i64 batch, const Gemm& first, const i64* a_offsets, const i64* b_offsets, i64 c_step);
 void softmax(DType dtype, i64 rows, i64 n, const void* x, void* y);
 void softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);
+/// x and y are row-major of `shape` (at least one dim); the mask has strides of its own.
+void masked_softmax(DType dtype, const Shape& shape, const void* x, const bool* mask, const Shape& mask_strides, void* y);
+void masked_softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);
 void log_softmax(DType dtype, i64 rows, i64 n, const void* x, void* y);
 void log_softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);
 void layer_norm(DType dtype, i64 rows, i64 n, const void* x, const void* gamma, const void* beta, double eps, void* y,

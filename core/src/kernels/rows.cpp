@@ -42,6 +42,37 @@ void softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y
   });
 }
 
+void masked_softmax(DType dtype, const Shape& shape, const void* x, const bool* mask, const Shape& mask_strides,
+                    void* y) {
+  const int last = shape.size() - 1;
+  const i64 n = shape[last], rows = shape.numel() / std::max<i64>(n, 1);
+  for_rows(rows, n, [&](i64 first, i64 count) {
+    // Where the mask's row lies: the row's index in the leading dims, taken apart once and then counted up.
+    i64 offset = 0, rest = first;
+    Shape index = shape;
+    for (int d = last - 1; d >= 0; --d) {
+      index[d] = rest % shape[d];
+      rest /= shape[d];
+      offset += index[d] * mask_strides[d];
+    }
+    for (i64 r = first; r < first + count; ++r) {
+      table().masked_softmax(dtype, n, at(x, r * n, dtype), mask + offset, mask_strides[last], at(y, r * n, dtype));
+      for (int d = last - 1; d >= 0; --d) {
+        offset += mask_strides[d];
+        if (++index[d] < shape[d]) break;
+        offset -= shape[d] * mask_strides[d];
+        index[d] = 0;
+      }
+    }
+  });
+}
+
+void masked_softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx) {
+  for_rows(rows, n, [&](i64 r, i64 count) {
+    table().masked_softmax_backward(dtype, count, n, at(g, r * n, dtype), at(y, r * n, dtype), at(dx, r * n, dtype));
+  });
+}
+
 void log_softmax(DType dtype, i64 rows, i64 n, const void* x, void* y) {
   for_rows(rows, n,
            [&](i64 r, i64 count) { table().log_softmax(dtype, count, n, at(x, r * n, dtype), at(y, r * n, dtype)); });

@@ -29,6 +29,8 @@ void gemm_multiply(DType dtype, const Gemm& g, i64 p0, i64 k, i64 j0, i64 j1, co
 // softmax.cpp
 void softmax(DType dtype, i64 rows, i64 n, const void* x, void* y);
 void softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);
+void masked_softmax(DType dtype, i64 n, const void* x, const bool* mask, i64 mask_step, void* y);
+void masked_softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);
 void log_softmax(DType dtype, i64 rows, i64 n, const void* x, void* y);
 void log_softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);
 

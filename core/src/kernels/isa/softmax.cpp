@@ -53,6 +53,42 @@ void softmax_of(i64 rows, i64 n, const void* x_, void* y_) {
   }
 }
 
+// softmax where mask is true and 0 elsewhere; a row that may choose nothing is all 0. What is hidden is never read as a
+// number: e^(-inf - max) stands in for it, which is exactly 0.
+template <class T>
+void masked_softmax_of(i64 n, const void* x_, const bool* mask, i64 mask_step, void* y_) {
+  const T* x = static_cast<const T*>(x_);
+  T* y = static_cast<T*>(y_);
+  bool any = false;
+  for (i64 i = 0; i < n; ++i) {
+    any |= mask[i * mask_step];
+    y[i] = mask[i * mask_step] ? x[i] : -Lanes<T>::infinity;
+  }
+  if (any) return softmax_of<T>(1, n, y, y);
+  for (i64 i = 0; i < n; ++i) y[i] = 0;
+}
+
+// dx = y∘(g - Σ g∘y), and 0 where y is 0, whatever g is there.
+template <class T>
+void masked_softmax_backward_of(i64 rows, i64 n, const void* g_, const void* y_, void* dx_) {
+  const T* g = static_cast<const T*>(g_);
+  const T* y = static_cast<const T*>(y_);
+  T* dx = static_cast<T*>(dx_);
+  const Vec<T> zero = {};
+  for (i64 r = 0; r < rows; ++r, g += n, y += n, dx += n) {
+    Sum sum;
+    each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+      const Vec<T> yv = load_up_to(y + i, count, T(0)), gy = load_up_to(g + i, count, T(0)) * yv;
+      sum.add(yv == zero ? zero : gy);
+    });
+    const T dot = static_cast<T>(sum.total());
+    each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+      const Vec<T> yv = load_up_to(y + i, count), d = yv * (load_up_to(g + i, count) - dot);
+      store_up_to<T>(dx + i, yv == zero ? zero : d, count);
+    });
+  }
+}
+
 // dx = y∘(g - Σ g∘y)
 template <class T>
 void softmax_backward_of(i64 rows, i64 n, const void* g_, const void* y_, void* dx_) {
@@ -105,6 +141,14 @@ void softmax(DType dtype, i64 rows, i64 n, const void* x, void* y) { GRADUS_FLOA
 
 void softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx) {
   GRADUS_FLOATS(softmax_backward_of, dtype, rows, n, g, y, dx);
+}
+
+void masked_softmax(DType dtype, i64 n, const void* x, const bool* mask, i64 mask_step, void* y) {
+  GRADUS_FLOATS(masked_softmax_of, dtype, n, x, mask, mask_step, y);
+}
+
+void masked_softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx) {
+  GRADUS_FLOATS(masked_softmax_backward_of, dtype, rows, n, g, y, dx);
 }
 
 void log_softmax(DType dtype, i64 rows, i64 n, const void* x, void* y) {

@@ -2,6 +2,7 @@
 // and strided elements go through the same instructions, so the value of an element never depends on its place.
 #include "families.h"
 #include "math.h"
+#include "trig.h"
 
 namespace gradus::kernels::GRADUS_ISA_NS {
 namespace {

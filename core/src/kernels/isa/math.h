@@ -2,11 +2,9 @@
 // exp, log, tanh and their family on vectors, right to a few units in the last place over the whole range: infinities,
 // NaN, subnormal numbers and both tails.
 //
-// Eigen 3.4's sin and cos are that; its exp stops at the smallest normal number (exp(-inf) is not 0), its log takes
-// subnormal numbers for that one and its tanh does not reach 1, so these are here. The polynomials are those of
+// Eigen 3.4's sin and cos are that (trig.h); its exp stops at the smallest normal number (exp(-inf) is not 0), its log
+// takes subnormal numbers for that one and its tanh does not reach 1, so these are here. The polynomials are those of
 // S. Moshier's Cephes library.
-#include <Eigen/Core>
-
 #include "vec.h"
 
 namespace gradus::kernels::GRADUS_ISA_NS {
@@ -117,25 +115,6 @@ GRADUS_INLINE Vec<T> log(Vec<T> x) {
   result = x == L::infinity ? x : result;
   result = x == T(0) ? splat<T>(-L::infinity) : result;
   return x < T(0) ? splat<T>(L::infinity - L::infinity) : (x != x ? x : result);
-}
-
-// A function of Eigen on the lanes of a vector.
-template <class T, class F>
-GRADUS_INLINE Vec<T> with_eigen(Vec<T> x, F f) {
-  using Array = Eigen::Array<T, Lanes<T>::count, 1>;
-  alignas(64) T lanes[Lanes<T>::count];
-  store(lanes, x);
-  Eigen::Map<Array, Eigen::AlignedMax> map(lanes);
-  map = f(map);
-  return load(lanes);
-}
-template <class T>
-GRADUS_INLINE Vec<T> sin(Vec<T> x) {
-  return with_eigen<T>(x, [](const auto& v) { return v.sin(); });
-}
-template <class T>
-GRADUS_INLINE Vec<T> cos(Vec<T> x) {
-  return with_eigen<T>(x, [](const auto& v) { return v.cos(); });
 }
 
 // tanh x for |x| < 0.625, by an odd polynomial or fraction.

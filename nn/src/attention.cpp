@@ -54,7 +54,8 @@ Attention functional::attention(const Tensor& query, const Tensor& key, const Te
         "attention", "needs query [..., Lq, d], key [..., Lk, d] and value [..., Lk, dv], got ", query, ", ", key,
         " and ", value);
   const double d_k = static_cast<double>(query.size(-1));
-  const Tensor scores = matmul(query, key.transpose(-2, -1)) / std::sqrt(d_k);  // [..., Lq, Lk]
+  // The queries are scaled, not the scores: the same numbers, on the smaller tensor.
+  const Tensor scores = matmul(query / std::sqrt(d_k), key.transpose(-2, -1));  // [..., Lq, Lk]
   Tensor weights = mask.defined() ? masked_softmax(scores, as_bool(mask)) : softmax(scores, -1);
   if (dropout) weights = (*dropout)(weights);
   return {matmul(weights, value), weights};  // [..., Lq, dv]

@@ -79,7 +79,8 @@ Data::Data(const Options& options)
     : chars_(options.chars),
       max_length_(static_cast<std::size_t>(options.max_length)),
       random_(static_cast<std::uint64_t>(options.seed)),
-      vocabulary_(digits(options.data.empty() ? options.symbols : 0)) {
+      vocabulary_(digits(options.data.empty() ? options.symbols : 0)),
+      noise_(options.noise) {
   if (options.data.empty()) {
     hold_out_random(options);
     return;
@@ -124,8 +125,7 @@ void Data::hold_out_random(const Options& options) {
 void Data::hold_out_lines(std::vector<Sequence> lines, const Options& options) {
   const std::string file = printable(options.data);
   if (lines.size() < 2)
-    throw FileError(file +
-                    " holds only one sequence (repeated lines count once); it takes at least two, to hold one out");
+    throw FileError(file + " holds one line, or one again and again; it takes two, to hold one out");
   std::unordered_map<std::int64_t, std::int64_t> lines_with;  // by token, of those to train on
   const auto count = [&](const Sequence& line, std::int64_t by) {
     for (const std::int64_t token : std::set<std::int64_t>(line.begin(), line.end())) lines_with[token] += by;
@@ -139,6 +139,7 @@ void Data::hold_out_lines(std::vector<Sequence> lines, const Options& options) {
         std::all_of(line.begin(), line.end(), [&](std::int64_t token) { return lines_with[token] > 1; });
     if (learnable && held_out_.size() < wanted) {
       count(line, -1);
+      never_train_on_.insert(line);
       held_out_.push_back(std::move(line));
     } else {
       training_.push_back(std::move(line));
@@ -149,8 +150,8 @@ void Data::hold_out_lines(std::vector<Sequence> lines, const Options& options) {
   }
 }
 
-Sequence Data::random_sequence() {
-  Sequence sequence(1 + below(max_length_));
+Sequence Data::random_tokens(std::size_t length) {
+  Sequence sequence(length);
   const auto symbols = static_cast<std::size_t>(vocabulary_.size() - first_symbol);
   for (std::int64_t& token : sequence) token = first_symbol + static_cast<std::int64_t>(below(symbols));
   return sequence;
@@ -167,9 +168,11 @@ Sequence Data::draw() {
     return sequence;
   }
   if (next_ == 0) shuffle(training_);
-  const Sequence& sequence = training_[next_];
+  const Sequence& line = training_[next_];
   next_ = (next_ + 1) % training_.size();
-  return sequence;
+  if (static_cast<double>(below(1000000)) >= noise_ * 1e6) return line;
+  Sequence sequence = random_tokens(line.size());
+  return never_train_on_.contains(sequence) ? line : sequence;
 }
 
 Sequence Data::parse(std::string_view text) const {

@@ -46,7 +46,8 @@ class Data {
   const std::vector<Sequence>& held_out() const { return held_out_; }
   /// How many different sequences there are to train on; 0: random ones, made as they are needed.
   std::size_t training_size() const { return training_.size(); }
-  /// The next sequence to train on.
+  /// The next sequence to train on: a random one, or of a file a line. Some lines are replaced by random tokens, for
+  /// few lines alone teach to remember them rather than to copy.
   Sequence draw();
 
   /// UsageError for a symbol that the vocabulary lacks and for a text that is empty or too long.
@@ -57,7 +58,8 @@ class Data {
  private:
   void hold_out_random(const Options& options);
   void hold_out_lines(std::vector<Sequence> lines, const Options& options);
-  Sequence random_sequence();
+  Sequence random_tokens(std::size_t length);
+  Sequence random_sequence() { return random_tokens(1 + below(max_length_)); }
   std::size_t below(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
   void shuffle(std::vector<Sequence>& sequences);
 
@@ -66,8 +68,9 @@ class Data {
   std::mt19937_64 random_;
   Vocabulary vocabulary_;
   std::vector<Sequence> held_out_, training_;
-  std::set<Sequence> never_train_on_;  // of random sequences
+  std::set<Sequence> never_train_on_;  // the held-out ones
   std::size_t next_ = 0;               // in training_
+  double noise_;
 };
 
 }  // namespace copy_task

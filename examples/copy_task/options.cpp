@@ -84,6 +84,7 @@ void check(const Options& o) {
   check(o.dropout >= 0 && o.dropout < 1,
         "--dropout must be at least 0 and less than 1, is " + CLI::detail::to_string(o.dropout));
   check(o.target >= 0 && o.target <= 100, "--target must be from 0 to 100, is " + CLI::detail::to_string(o.target));
+  check(o.noise >= 0 && o.noise <= 1, "--noise must be from 0 to 1, is " + CLI::detail::to_string(o.noise));
   check(o.d_model % o.heads == 0, "--heads " + std::to_string(o.heads) + " does not divide --d-model " +
                                       std::to_string(o.d_model) + ": each head takes an equal part of it");
 }
@@ -132,6 +133,8 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   number("--max-length", max_length, "Tokens of the longest sequence")
       ->default_str(std::to_string(o.max_length) + "; --data: " + std::to_string(file_max_length));
   number("--held-out", o.held_out, "Sequences to test on, at most");
+  number("--noise", o.noise, "Of the sequences that --data trains on, the share of random tokens in a line's length")
+      ->needs(data);
   number("--target", target, "Percent of them that must be exact for status 0")
       ->default_str("99.9; reverse, sort: 99; --data: 98");
   number("--steps", steps, "Updates in training")->default_str("800; reverse, sort, --data: 1200");

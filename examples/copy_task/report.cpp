@@ -43,10 +43,11 @@ void print_curve(std::ostream& out, const Training& training) {
   constexpr const char* eighths[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   out << "learning curve (loss, logarithmic scale)\n";
   for (int row = rows - 1; row >= 0; --row) {
-    const double at_top = *low + range * (row + 1) / rows;
-    out << (row == rows - 1 || row == 0 || row == rows / 2 ? formatted("%9.2g", std::pow(10, row == 0 ? *low : at_top))
-                                                           : std::string(9, ' '))
-        << " |";
+    std::string loss(9, ' ');
+    if (row == rows - 1) loss = formatted("%9.2g", std::pow(10, *high));
+    if (row == rows / 2) loss = formatted("%9.2g", std::pow(10, *low + range * (row + 0.5) / rows));
+    if (row == 0) loss = formatted("%9.2g", std::pow(10, *low));
+    out << loss << " |";
     for (const double x : logs) {
       const double height = std::max((x - *low) / range * rows * 8, 1.0);  // a bar for the lowest, too
       out << eighths[static_cast<int>(std::clamp(std::round(height) - 8 * row, 0.0, 8.0))];
@@ -71,12 +72,9 @@ void print_example(std::ostream& out, const Example& example, const Data& data) 
 // Three of them, and a wrong one among them where there is any.
 void print_examples(std::ostream& out, const std::vector<Example>& tested, const Data& data) {
   std::vector<const Example*> shown;
-  for (const Example& example : tested) {
-    if (shown.size() < 3) shown.push_back(&example);
-  }
-  const bool all_exact = std::all_of(shown.begin(), shown.end(), [](const Example* e) { return e->exact(); });
+  for (std::size_t i = 0; i < std::min<std::size_t>(tested.size(), 3); ++i) shown.push_back(&tested[i]);
   const auto wrong = std::find_if(tested.begin(), tested.end(), [](const Example& e) { return !e.exact(); });
-  if (all_exact && wrong != tested.end()) shown.back() = &*wrong;
+  if (wrong - tested.begin() >= std::ssize(shown) && wrong != tested.end()) shown.back() = &*wrong;
   out << "decoded held-out sequences\n";
   for (const Example* example : shown) print_example(out, *example, data);
 }

@@ -2,6 +2,8 @@
 #include <gradus/nn/init.h>
 #include <gradus/nn/module.h>
 
+#include <cmath>
+
 #include "check.h"
 
 namespace gradus::nn::init {

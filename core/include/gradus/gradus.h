@@ -19,3 +19,6 @@
 #include <gradus/optim/clip.h>
 #include <gradus/optim/schedules.h>
 #include <gradus/optim/sgd.h>
+
+// Programs that compute with a model want std::sqrt and its like beside it.
+#include <cmath>

@@ -5,8 +5,6 @@
 #include <gradus/random.h>
 #include <gradus/tensor.h>
 
-#include <cmath>
-
 namespace gradus::nn {
 class Module;
 }
@@ -31,8 +29,8 @@ GRADUS_API void xavier_uniform_(const Module& module, double gain = 1, Generator
 
 enum class Fan { In, Out };
 struct KaimingOptions {
-  double gain = std::sqrt(2.0);  ///< √2 is for relu; √(2/(1 + a²)) for a leaky one of slope a
-  Fan fan = Fan::In;             ///< keep the size of the values (In) or of the gradients (Out)
+  double gain = 1.4142135623730951;  ///< √2 is for relu; √(2/(1 + a²)) for a leaky one of slope a
+  Fan fan = Fan::In;                 ///< keep the size of the values (In) or of the gradients (Out)
 };
 /// Uniform in ±gain·√(3/fan). (He et al. 2015)
 GRADUS_API void kaiming_uniform_(const Tensor& x, const KaimingOptions& options = {}, Generator* generator = nullptr);

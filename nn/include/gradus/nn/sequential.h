@@ -2,7 +2,6 @@
 #include <gradus/nn/module.h>
 
 #include <concepts>
-#include <memory>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
@@ -35,7 +34,7 @@ class GRADUS_API Sequential : public Module {
 
   template <Layer L>
   Sequential& push_back(L layer) {
-    steps_.emplace_back(std::make_unique<HeldLayer<L>>(std::move(layer)));
+    steps_.emplace_back(new HeldLayer<L>(std::move(layer)));
     return *this;
   }
   std::size_t size() const { return steps_.size(); }
@@ -56,7 +55,7 @@ class GRADUS_API Sequential : public Module {
  private:
   struct Held {
     virtual ~Held() = default;
-    virtual std::unique_ptr<Held> copy() const = 0;
+    virtual Held* copy() const = 0;
     virtual Tensor call(const Tensor& x) const = 0;
     virtual Module* module() = 0;
     virtual void* get(const std::type_info& type) = 0;
@@ -64,7 +63,7 @@ class GRADUS_API Sequential : public Module {
   template <class L>
   struct HeldLayer final : Held {
     explicit HeldLayer(L l) : layer(std::move(l)) {}
-    std::unique_ptr<Held> copy() const override { return std::make_unique<HeldLayer>(layer); }
+    Held* copy() const override { return new HeldLayer(layer); }
     Tensor call(const Tensor& x) const override { return layer(x); }
     Module* module() override {
       if constexpr (std::derived_from<L, Module>) return &layer;
@@ -74,14 +73,20 @@ class GRADUS_API Sequential : public Module {
     L layer;
   };
   /// A layer of any type with the value semantics of that type.
-  struct Step {
-    explicit Step(std::unique_ptr<Held> layer) : held(std::move(layer)) {}
-    Step(const Step& other) : held(other.held->copy()) {}
-    Step(Step&&) noexcept = default;
-    Step& operator=(const Step& other) { return *this = Step(other); }
-    Step& operator=(Step&&) noexcept = default;
-    ~Step() = default;
-    std::unique_ptr<Held> held;
+  class Step {
+   public:
+    explicit Step(Held* layer) : held_(layer) {}
+    Step(const Step& other) : held_(other.held_->copy()) {}
+    Step(Step&& other) noexcept : held_(std::exchange(other.held_, nullptr)) {}
+    Step& operator=(Step other) noexcept {
+      std::swap(held_, other.held_);
+      return *this;
+    }
+    ~Step() { delete held_; }
+    Held* operator->() const { return held_; }
+
+   private:
+    Held* held_;
   };
 
   void* find(std::size_t i, const std::type_info& type) const;

@@ -185,7 +185,8 @@ void gemm(DType dtype, i64 batch, const Gemm& first, const i64* a_offsets, const
 void softmax(DType dtype, i64 rows, i64 n, const void* x, void* y);
 void softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);
 /// x and y are row-major of `shape` (at least one dim); the mask has strides of its own.
-void masked_softmax(DType dtype, const Shape& shape, const void* x, const bool* mask, const Shape& mask_strides, void* y);
+void masked_softmax(DType dtype, const Shape& shape, const void* x, const bool* mask, const Shape& mask_strides,
+                    void* y);
 void masked_softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);
 void log_softmax(DType dtype, i64 rows, i64 n, const void* x, void* y);
 void log_softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);

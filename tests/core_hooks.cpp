@@ -121,8 +121,12 @@ TEST_CASE("retain_grad keeps the gradient of what an op made, and adds up") {
     total.backward({}, {.retain_graph = true});
     CHECK(same(seen.grad(), f64({8, 14})));
   }
+  // What now stands where h stood gets nothing of its gradient.
+  std::vector<Tensor> later;
+  for (int i = 0; i < 8; ++i) later.push_back(f64({0, 0}));
   total.backward();
   CHECK(same(w.grad(), f64({48, 84})));
+  for (const Tensor& tensor : later) CHECK_FALSE(tensor.grad().defined());
 }
 
 TEST_CASE("in place, with a history: the gradient is that of the op") {

@@ -79,8 +79,8 @@ Tensor masked_softmax(const Tensor& x, const Tensor& mask) {
   check(mask.dtype() == Bool, "masked_softmax", "the mask must be Bool, got ", mask.dtype(), " ", mask,
         "; compare it (mask != 0)");
   check(x.dim() >= 1, "masked_softmax", "needs at least one dim");
-  check(detail::broadcast_shapes(x.shape(), mask.shape(), "masked_softmax") == x.shape(), "masked_softmax", "the mask ",
-        mask, " does not broadcast to ", x);
+  check(detail::broadcasts_to(mask.shape(), x.shape()), "masked_softmax", "the mask ", mask, " does not broadcast to ",
+        x);
   const Tensor source = packed(x);
   Tensor y = detail::make(x.shape(), x.dtype());
   if (y.numel() > 0) {

@@ -73,7 +73,7 @@ int run(const Options& options) {
   if (result.training.steps < options.steps && result.interrupted) {
     std::cout << "stopped by Ctrl-C after " << result.training.steps << " of " << options.steps << " steps\n";
   } else {
-    std::cout << "needed for status 0: " << result.needed(options) << '\n';
+    std::cout << "target: at least " << result.needed(options) << " exact\n";
   }
   if (result.training.diverged) {
     std::cerr << "copy_task: training broke down: the loss of step " << result.training.steps

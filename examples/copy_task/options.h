@@ -20,7 +20,7 @@ struct Options {
   std::int64_t symbols = 10;
   std::int64_t max_length = 20;
   std::int64_t held_out = 1000;
-  double noise = 0.5;    ///< of a file: the share of training sequences that are random
+  double noise = 0.75;   ///< of a file: the share of training sequences that are random
   double target = 99.9;  ///< percent of the held-out sequences
 
   std::int64_t steps = 800;

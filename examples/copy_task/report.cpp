@@ -103,20 +103,24 @@ const char* how_to_read(Task task) {
 int shade(double weight) { return (weight > 0.1) + (weight > 0.25) + (weight > 0.45) + (weight > 0.7); }
 
 void print_attention(std::ostream& out, const AttentionMap& map, const Data& data, Task task) {
-  std::size_t label_columns = 1;
-  for (const std::int64_t token : map.rows) label_columns = std::max(label_columns, label(data, token).size());
-  label_columns = std::min<std::size_t>(label_columns, 12);
-  const int cell_columns = map.columns.size() > 36 ? 1 : 2;
+  const auto longest_label = [&data](const Sequence& tokens) {
+    int longest = 1;
+    for (const std::int64_t token : tokens) longest = std::max(longest, columns(label(data, token)));
+    return longest;
+  };
+  const int label_columns = std::min(longest_label(map.rows), 12);
+  const int cell_columns = map.columns.size() > 36 ? 1 : longest_label(map.columns) > 1 ? 3 : 2;
 
   out << "cross-attention of the last decoder layer, mean of its heads\n"
       << "How to read it: a row is an output token, a column an input token (∎ is the end), and a cell is the darker\n"
       << "the more the model looks at that input token to write that output token; " << how_to_read(task) << '\n';
-  out << std::string(label_columns + 3, ' ');
-  for (const std::int64_t token : map.columns) out << fit(label(data, token), cell_columns);
+  out << "  " << fit("", label_columns) << ' ';
+  for (const std::int64_t token : map.columns)
+    out << fit(fit(label(data, token), cell_columns == 3 ? 2 : 1), cell_columns);
   out << '\n';
   constexpr const char* shades[] = {" ", "░", "▒", "▓", "█"};
   for (std::size_t i = 0; i < map.rows.size(); ++i) {
-    out << "  " << fit(label(data, map.rows[i]), static_cast<int>(label_columns)) << ' ';
+    out << "  " << fit(label(data, map.rows[i]), label_columns) << ' ';
     for (const double weight : map.weight[i]) {
       for (int column = 0; column < cell_columns; ++column) out << shades[shade(weight)];
     }

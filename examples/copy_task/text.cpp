@@ -1,5 +1,6 @@
 #include "text.h"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace copy_task {
@@ -78,6 +79,16 @@ std::string printable(std::string_view text) {
     text.remove_prefix(bytes);
   }
   return shown;
+}
+
+int columns(std::string_view text) {
+  int sum = 0;
+  while (!text.empty()) {
+    const CodePoint c = first_of(text);
+    sum += columns_of(c.value);
+    text.remove_prefix(std::max<std::size_t>(c.bytes, 1));
+  }
+  return sum;
 }
 
 std::string fit(std::string_view text, int columns) {

@@ -72,7 +72,8 @@ TEST_CASE("two operands in every layout and broadcast") {
   const std::pair<Shape, Shape> shapes[] = {
       {{3, 4, 5}, {3, 4, 5}}, {{3, 4, 5}, {4, 1}}, {{1, 5}, {3, 4, 1}}, {{3, 4, 5}, {}}};
   for (const Row& row : rows) {
-    for (const auto& [sa, sb] : shapes) {
+    for (const auto& pair : shapes) {
+      const Shape &sa = pair.first, &sb = pair.second;
       for (const Layout layout : layouts) {
         CAPTURE(row.name);
         CAPTURE(sa);

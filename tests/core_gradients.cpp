@@ -60,9 +60,9 @@ TEST_CASE("every op, in every layout of its upstream gradient") {
          }},
         {"expanded", [&](const Inputs& x) { return sum(row.f(x), {0}); }},
     };
-    for (const auto& [layout, use] : uses) {
-      CAPTURE(layout);
-      check_both(use, inputs);
+    for (const auto& use : uses) {
+      CAPTURE(use.first);
+      check_both(use.second, inputs);
     }
   }
 }
@@ -105,9 +105,9 @@ TEST_CASE("one tensor in several slots") {
          return h * h + exp(h) * i[0];
        }},
   };
-  for (const auto& [name, f] : functions) {
-    CAPTURE(name);
-    check_both(f, {x});
+  for (const auto& function : functions) {
+    CAPTURE(function.first);
+    check_both(function.second, {x});
   }
 }
 
@@ -127,9 +127,9 @@ TEST_CASE("third derivatives of the smooth ops") {
       {"gelu", [](const Tensor& t) { return gelu(t); }},
       {"softmax", [](const Tensor& t) { return softmax(t, -1); }},
       {"layer_norm", [](const Tensor& t) { return layer_norm(t, {}, {}, 0.5); }}};
-  for (const auto& [name, function] : functions) {
-    CAPTURE(name);
-    const auto f = function;
+  for (const auto& function : functions) {
+    CAPTURE(function.first);
+    const auto f = function.second;
     const TensorFunction slope = [f](const Inputs& i) {
       const EnableGradGuard guard;
       const Tensor at = i[0].requires_grad() ? i[0] : i[0].detach().requires_grad_();

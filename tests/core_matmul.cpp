@@ -40,14 +40,15 @@ Tensor batched_loops(const Tensor& a, const Tensor& b, const Shape& batch) {
 
 TEST_CASE("products of many sizes, in every layout of both operands, in both precisions") {
   std::uint64_t seed = 0;
-  for (const auto& [m, k, n] : {std::array<std::int64_t, 3>{1, 1, 1},
-                                {3, 5, 2},
-                                {1, 40, 1},
-                                {17, 1, 9},
-                                {33, 65, 31},
-                                {64, 64, 64},
-                                {7, 300, 5},
-                                {130, 3, 70}}) {
+  for (const auto& size : {std::array<std::int64_t, 3>{1, 1, 1},
+                           {3, 5, 2},
+                           {1, 40, 1},
+                           {17, 1, 9},
+                           {33, 65, 31},
+                           {64, 64, 64},
+                           {7, 300, 5},
+                           {130, 3, 70}}) {
+    const std::int64_t m = size[0], k = size[1], n = size[2];
     for (const Layout la : layouts) {
       for (const Layout lb : layouts) {
         CAPTURE(Shape({m, k, n}));
@@ -69,7 +70,8 @@ TEST_CASE("batches broadcast like NumPy's") {
                         {{3, 4}, {2, 4, 5}, {2}},
                         {{2, 1, 3, 4}, {3, 4, 2}, {2, 3}},
                         {{1, 3, 2, 4}, {2, 1, 4, 1}, {2, 3}}};
-  for (const auto& [sa, sb, batch] : s) {
+  for (const auto& row : s) {
+    const Shape &sa = row[0], &sb = row[1], &batch = row[2];
     for (const Layout layout : layouts) {
       CAPTURE(sa);
       CAPTURE(sb);

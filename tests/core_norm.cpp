@@ -9,10 +9,11 @@ using namespace gradus;
 using namespace gradus::test;
 
 TEST_CASE("N01: layer_norm does not cancel, in Float32") {
-  for (const auto& [mean, first] : {std::pair{0.0, -1.3416408079329682},
-                                    {100.0, -1.3415277110072739},
-                                    {1000.0, -1.3415077616349704},
-                                    {10000.0, -1.3313333517322157}}) {
+  for (const auto& row_mean : {std::pair{0.0, -1.3416408079329682},
+                               {100.0, -1.3415277110072739},
+                               {1000.0, -1.3415077616349704},
+                               {10000.0, -1.3313333517322157}}) {
+    const double mean = row_mean.first, first = row_mean.second;
     std::vector<float> row(16);
     for (std::size_t i = 0; i < row.size(); ++i) row[i] = static_cast<float>(mean + static_cast<double>(i) * 1e-3);
     const Tensor y = layer_norm(from_vector(row, {1, 16}));

@@ -32,11 +32,11 @@ void check_same(Results (*run)()) {
     CHECK(num_threads() == threads);
     const Results now = run();
     if (first.empty()) first = now;
-    for (const auto& [name, result] : now) {
+    for (const auto& entry : now) {
       CAPTURE(threads);
-      CAPTURE(name);
-      CHECK(same_bits(result, first.at(name)));
-      CHECK_FALSE(any_nan(result));
+      CAPTURE(entry.first);
+      CHECK(same_bits(entry.second, first.at(entry.first)));
+      CHECK_FALSE(any_nan(entry.second));
     }
   }
 }

@@ -17,6 +17,11 @@ TEST_CASE("Philox4x32-10: the known answers of its authors") {
   Generator generator(0);
   CHECK(rand({4}, {}, &generator).to_vector<float>() ==
         std::vector<float>{0x6627e8p-24f, 0xe169c5p-24f, 0xbc57acp-24f, 0x9b00dbp-24f});
+  // A double is the upper 53 bits of two.
+  generator.set_offset(0);
+  CHECK(rand({2}, {.dtype = Float64}, &generator).to_vector<double>() ==
+        std::vector<double>{static_cast<double>(0x6627e8d5e169c58d >> 11) * 0x1p-53,
+                            static_cast<double>(0xbc57ac4c9b00dbd8 >> 11) * 0x1p-53});
 }
 
 TEST_CASE("a stream: seeds, offsets, resuming, and parts that do not overlap") {

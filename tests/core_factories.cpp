@@ -122,6 +122,9 @@ TEST_CASE("Z01: sizes are checked in 64 bits") {
   CHECK(error_of([] { zeros({2, -1}); }) == "empty: negative size in [2, -1]");
   CHECK(zeros({0, std::int64_t{1} << 62, 4}).numel() == 0);
   CHECK(zeros({std::int64_t{1} << 62, 4, 0}).numel() == 0);
+  const Tensor none = zeros({0, std::int64_t{1} << 62, 4});
+  CHECK((none + none).transpose(0, 2).unsqueeze(1).shape() == Shape{4, 1, std::int64_t{1} << 62, 0});
+  CHECK(none.unsqueeze(1).is_contiguous());
   CHECK(error_of([] { zeros({0, -1}); }) == "empty: negative size in [0, -1]");
   CHECK(error_of([] { zeros({1, 1, 1, 1, 1, 1, 1, 1, 1}); }) == "Shape: rank 9 is above the limit of 8");
   CHECK(error_of([] { zeros({1, 1, 1, 1, 1, 1, 1, 1}).unsqueeze(0); }) == "Shape: rank 9 is above the limit of 8");

@@ -127,7 +127,9 @@ Tensor unsqueeze(const Tensor& x, std::int64_t dim) {
   check_defined(x, "unsqueeze", "the tensor");
   const auto d = static_cast<int>(wrap_dim(dim, x.dim() + 1, "unsqueeze"));
   Shape shape = x.shape(), strides = x.strides();
-  strides.insert(d, d < x.dim() ? x.strides()[d] * x.shape()[d] : 1);
+  std::int64_t stride = 1;
+  if (d < x.dim() && __builtin_mul_overflow(x.strides()[d], x.shape()[d], &stride)) stride = 1;
+  strides.insert(d, stride);
   shape.insert(d, 1);
   return same_elements("unsqueeze", x, shape, strides);
 }

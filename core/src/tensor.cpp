@@ -79,7 +79,8 @@ Shape row_major_strides(const Shape& shape) {
   std::int64_t step = 1;
   for (int i = shape.size() - 1; i >= 0; --i) {
     strides[i] = step;
-    step *= std::max<std::int64_t>(shape[i], 1);
+    // What does not fit belongs to a tensor of no elements, whose strides lead nowhere.
+    if (__builtin_mul_overflow(step, std::max<std::int64_t>(shape[i], 1), &step)) step = 1;
   }
   return strides;
 }
@@ -87,9 +88,9 @@ Shape row_major_strides(const Shape& shape) {
 namespace {
 
 bool is_row_major(const Shape& shape, const Shape& strides) {
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return true;
   std::int64_t step = 1;
   for (int i = shape.size() - 1; i >= 0; --i) {
-    if (shape[i] == 0) return true;
     if (shape[i] == 1) continue;
     if (strides[i] != step) return false;
     step *= shape[i];

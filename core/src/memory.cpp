@@ -2,6 +2,7 @@
 
 #include <gradus/error.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -11,16 +12,22 @@
 #include <utility>
 #include <vector>
 
+// Under AddressSanitizer every block comes from and goes to the system, so that it can tell a use after the end.
 #if defined(__SANITIZE_ADDRESS__)
-#define GRADUS_PLAIN_MEMORY 1
+#define GRADUS_PLAIN_MEMORY true
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
-#define GRADUS_PLAIN_MEMORY 1
+#define GRADUS_PLAIN_MEMORY true
 #endif
+#endif
+#if !defined(GRADUS_PLAIN_MEMORY)
+#define GRADUS_PLAIN_MEMORY false
 #endif
 
 namespace gradus::detail {
 namespace {
+
+constexpr bool plain_memory = GRADUS_PLAIN_MEMORY;
 
 constexpr std::size_t alignment = 64;
 
@@ -171,14 +178,9 @@ LargePool& large_pool() {
 
 }  // namespace
 
-#if defined(GRADUS_PLAIN_MEMORY)
-// Under AddressSanitizer every block comes from and goes to the system, so that it can tell a use after the end.
-void* pool_allocate(std::size_t bytes) { return system_allocate(bytes ? bytes : 1); }
-void pool_free(void* block, std::size_t) noexcept { std::free(block); }
-#else
 void* pool_allocate(std::size_t bytes) {
   const int index = class_of(bytes);
-  if (index >= classes) return system_allocate(bytes);
+  if (plain_memory || index >= classes) return system_allocate(std::max(bytes, alignment));
   if (index >= small_classes) return large_pool().allocate(index);
   if (ThreadState* state = thread_state()) {
     const auto i = static_cast<std::size_t>(index);
@@ -192,6 +194,7 @@ void* pool_allocate(std::size_t bytes) {
 }
 
 void pool_free(void* block, std::size_t bytes) noexcept {
+  if (plain_memory) return std::free(block);
   const int index = class_of(bytes);
   if (index >= small_classes && index < classes) return large_pool().release(block, index);
   if (index < small_classes) {
@@ -205,7 +208,6 @@ void pool_free(void* block, std::size_t bytes) noexcept {
   }
   std::free(block);
 }
-#endif
 
 void count(Counter counter, std::int64_t by) noexcept {
   const auto i = static_cast<std::size_t>(counter);

@@ -135,6 +135,7 @@ void Data::hold_out_lines(std::vector<Sequence> lines, const Options& options) {
   const auto wanted = std::min(static_cast<std::size_t>(options.held_out), std::max<std::size_t>(lines.size() / 5, 1));
   shuffle(lines);
   for (Sequence& line : lines) {
+    longest_ = std::max(longest_, line.size());
     const bool learnable =
         std::all_of(line.begin(), line.end(), [&](std::int64_t token) { return lines_with[token] > 1; });
     if (learnable && held_out_.size() < wanted) {
@@ -171,7 +172,8 @@ Sequence Data::draw() {
   const Sequence& line = training_[next_];
   next_ = (next_ + 1) % training_.size();
   if (static_cast<double>(below(1000000)) >= noise_ * 1e6) return line;
-  Sequence sequence = random_tokens(line.size());
+  // Up to twice as long as the line, since a file has few long lines, and each place of a sequence must be learned.
+  Sequence sequence = random_tokens(1 + below(std::min(2 * line.size(), longest_)));
   return never_train_on_.contains(sequence) ? line : sequence;
 }
 

@@ -70,6 +70,7 @@ class Data {
   std::vector<Sequence> held_out_, training_;
   std::set<Sequence> never_train_on_;  // the held-out ones
   std::size_t next_ = 0;               // in training_
+  std::size_t longest_ = 0;            // of a file's lines
   double noise_;
 };
 

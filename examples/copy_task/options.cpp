@@ -133,8 +133,7 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   number("--max-length", max_length, "Tokens of the longest sequence")
       ->default_str(std::to_string(o.max_length) + "; --data: " + std::to_string(file_max_length));
   number("--held-out", o.held_out, "Sequences to test on, at most");
-  number("--noise", o.noise, "Of the sequences that --data trains on, the share of random tokens in a line's length")
-      ->needs(data);
+  number("--noise", o.noise, "Of the sequences that --data trains on, the share that is random tokens")->needs(data);
   number("--target", target, "Percent of them that must be exact for status 0")
       ->default_str("99.9; reverse, sort: 99; --data: 98");
   number("--steps", steps, "Updates in training")->default_str("800; reverse, sort, --data: 1200");

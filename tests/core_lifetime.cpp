@@ -40,15 +40,15 @@ void on_small_stack(std::function<void()> run) {
   if (job.failure) std::rethrow_exception(job.failure);
 }
 
-constexpr int million = 1'000'000;
+constexpr std::int64_t million = 1'000'000 / smaller;
 
 /// A chain of a million ops, back-propagated; the gradient of its input.
 double long_chain() {
   const Tensor x = leaf(1);
   Tensor y = x;
-  for (int i = 0; i < million; ++i) y = y + 1;
+  for (std::int64_t i = 0; i < million; ++i) y = y + 1;
   y.backward();
-  return y.item() == million + 1 ? x.grad().item() : -1;
+  return y.item<std::int64_t>() == million + 1 ? x.grad().item() : -1;
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ TEST_CASE("deep graphs on a small stack: consumed, dropped, saved values, and gr
     // Dropped without backward; every op keeps its input and its output alive.
     const Tensor x = leaf(1);
     Tensor y = x;
-    for (int i = 0; i < million / 4; ++i) y = sigmoid(y * x);
+    for (std::int64_t i = 0; i < million / 4; ++i) y = sigmoid(y * x);
     y = {};
     // Diamonds in a row: many paths, one visit a node.
     Tensor z = x;
@@ -75,7 +75,7 @@ TEST_CASE("deep graphs on a small stack: consumed, dropped, saved values, and gr
     if (x.grad().item() != 0x1p50) throw Error("the gradient of the diamonds is wrong");
     // A gradient that is itself deep.
     Tensor w = x;
-    for (int i = 0; i < million / 10; ++i) w = w * 1.0;
+    for (std::int64_t i = 0; i < million / 10; ++i) w = w * 1.0;
     x.zero_grad();
     (w * w).backward({}, {.create_graph = true});
     if (x.grad().item() != 2) throw Error("the gradient with a history is wrong");

@@ -27,6 +27,18 @@ std::vector<std::string> split(std::string_view line, bool chars) {
   return chars ? std::move(*found) : words(line);
 }
 
+// The next line, without its end. Bounded, since a device such as /dev/zero is one line that never ends.
+bool read_line(std::istream& in, std::string& line, const std::string& place) {
+  constexpr std::size_t longest = std::size_t{1} << 20;
+  line.clear();
+  char c = 0;
+  while (in.get(c) && c != '\n') {
+    line += c;
+    if (line.size() > longest) throw FileError(place + "more than " + std::to_string(longest) + " bytes");
+  }
+  return c == '\n' || !line.empty();
+}
+
 // The tokens of each line that has any.
 std::vector<std::vector<std::string>> read_lines(const Options& options) {
   const std::string file = printable(options.data);
@@ -37,8 +49,9 @@ std::vector<std::vector<std::string>> read_lines(const Options& options) {
 
   std::vector<std::vector<std::string>> lines;
   std::string line;
-  for (std::int64_t number = 1; std::getline(in, line); ++number) {
+  for (std::int64_t number = 1;; ++number) {
     const std::string place = file + ", line " + std::to_string(number) + ": ";
+    if (!read_line(in, line, place)) break;
     if (number == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
     if (line.ends_with('\r')) line.pop_back();
     if (!characters(line)) throw FileError(place + "not UTF-8 text");

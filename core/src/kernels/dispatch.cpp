@@ -1,4 +1,4 @@
-// Which instruction set's table is used.
+// Which instruction set's table is used. GRADUS_KERNELS_X86 is the highest x86-64 level that was compiled: 4, 3, or none.
 #include <gradus/error.h>
 #include <gradus/threads.h>
 
@@ -18,6 +18,8 @@ namespace kernels {
 extern const Table table_baseline;
 #if GRADUS_KERNELS_X86
 extern const Table table_x86_64_v3;
+#endif
+#if GRADUS_KERNELS_X86 >= 4
 extern const Table table_x86_64_v4;
 #endif
 
@@ -42,6 +44,8 @@ bool has_v3() {
   if (!__get_cpuid(1, &a, &b, &c, &d) || (c & movbe) == 0 || (c & f16c) == 0) return false;
   return __get_cpuid(0x80000001, &a, &b, &c, &d) && (c & lzcnt) != 0;
 }
+#endif
+#if GRADUS_KERNELS_X86 >= 4
 bool has_v4() {
   return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
@@ -50,8 +54,10 @@ bool has_v4() {
 
 // The best first.
 constexpr Choice choices[] = {
-#if GRADUS_KERNELS_X86
+#if GRADUS_KERNELS_X86 >= 4
     {"x86-64-v4", &table_x86_64_v4, has_v4},
+#endif
+#if GRADUS_KERNELS_X86
     {"x86-64-v3", &table_x86_64_v3, has_v3},
 #endif
     {"baseline", &table_baseline, [] { return true; }},

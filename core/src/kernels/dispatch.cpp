@@ -1,4 +1,5 @@
-// Which instruction set's table is used. GRADUS_KERNELS_X86 is the highest x86-64 level that was compiled: 4, 3, or none.
+// Which instruction set's table is used. GRADUS_KERNELS_X86 is the highest x86-64 level that was compiled: 4, 3, or
+// none.
 #include <gradus/error.h>
 #include <gradus/threads.h>
 

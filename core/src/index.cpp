@@ -185,7 +185,10 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, std::optional<std:
 Tensor embedding_scatter(const Tensor& x, const Tensor& indices, std::int64_t num,
                          std::optional<std::int64_t> padding_idx) {
   check_defined(x, "embedding_scatter", "the rows");
-  check(x.dim() == indices.dim() + 1, "embedding_scatter", "rows ", x, " do not fit the indices ", indices);
+  check_defined(indices, "embedding_scatter", "the index tensor");
+  check(x.dim() == indices.dim() + 1 && Shape(x.shape().begin(), x.shape().end() - 1) == indices.shape(),
+        "embedding_scatter", "rows ", x, " do not fit the indices ", indices);
+  check(x.dtype() != Bool, "embedding_scatter", "has no meaning for Bool ", x, "; convert it with to()");
   const Tensor list = checked_indices(indices, num, "embedding_scatter");
   const Tensor rows = packed(x);
   const std::int64_t dim = x.size(-1);

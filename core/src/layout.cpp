@@ -249,7 +249,8 @@ Tensor cat(const std::vector<Tensor>& tensors, std::int64_t dim) {
     rest[d] = shape[d];
     check(rest == shape, "cat", "sizes other than dim ", dim, " differ: ", first, " and ", t);
     starts.push_back(shape[d]);
-    shape[d] += t.shape()[d];
+    check(!__builtin_add_overflow(shape[d], t.shape()[d], &shape[d]), "cat", "the sizes of dim ", dim,
+          " do not fit 63 bits together");
     parts.push_back(to(t, dtype));
   }
   Tensor y = detail::make(shape, dtype);

@@ -44,6 +44,7 @@ class Printer {
  public:
   Printer(const Tensor& x, const PrintOptions& options) : x_(x), options_(options) {
     summarise_ = x.numel() > options.threshold;
+    for (const std::int64_t size : x.shape()) summarise_ |= size > options.threshold;  // also of no elements
     const NoGradGuard guard;
     if (is_floating(x.dtype())) {
       scientific_ = wants_exponents();

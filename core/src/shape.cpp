@@ -12,6 +12,7 @@ Shape::Shape(const std::int64_t* first, const std::int64_t* last) {
 }
 
 void Shape::insert(int at, std::int64_t size) {
+  check(at >= 0 && at <= size_, "Shape", "cannot insert at ", at, " into ", *this);
   check(size_ < max_rank, "Shape", "rank ", size_ + 1, " is above the limit of ", max_rank);
   for (int i = size_; i > at; --i) (*this)[i] = (*this)[i - 1];
   (*this)[at] = size;
@@ -19,6 +20,7 @@ void Shape::insert(int at, std::int64_t size) {
 }
 
 void Shape::erase(int at) {
+  check(at >= 0 && at < size_, "Shape", "cannot erase ", at, " of ", *this);
   for (int i = at; i + 1 < size_; ++i) (*this)[i] = (*this)[i + 1];
   --size_;
 }

@@ -70,6 +70,7 @@ MultiHeadAttention::MultiHeadAttention(std::int64_t h, std::int64_t d_model, con
 
 Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& key, const Tensor& value,
                                       const Tensor& mask) const {
+  check(linears.size() == 4, op, "needs its 4 linears, has ", linears.size());
   check_defined(query, op, "query");
   check_defined(key, op, "key");
   check_defined(value, op, "value");

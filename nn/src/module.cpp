@@ -118,6 +118,9 @@ void Module::zero_grad() const {
 }
 
 void Module::requires_grad_(bool wanted) const {
+  for (const auto& [name, parameter] : named_parameters())
+    check(!wanted || is_floating(parameter.dtype()), "Module::requires_grad_", "parameter ", name, " ", parameter,
+          " is ", parameter.dtype(), ", which carries no gradient; list it with buffer()");
   for (const Tensor& parameter : parameters()) parameter.requires_grad_(wanted);
 }
 

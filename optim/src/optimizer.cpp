@@ -34,6 +34,8 @@ void Optimizer::add_slots(const Parameters& parameters) {
           " does not require a gradient, so it would never move; leave it out or call requires_grad_()");
     check(tensor.is_leaf(), kind_, "parameter ", name, " ", tensor,
           " is the result of an op; optimize the leaves it was made of");
+    check(tensor.is_contiguous(), kind_, "parameter ", name, " ", tensor,
+          " is not row-major; optimize a contiguous() copy made before requires_grad_()");
     check(tensors.insert(&tensor.impl()).second, kind_, "parameter ", name, " ", tensor,
           " is given more than once and would be updated twice a step");
     check(names.insert(name).second, kind_, "two parameters are named ", name, "; give each a name of its own");
@@ -45,6 +47,13 @@ void Optimizer::add_slots(const Parameters& parameters) {
 
 void Optimizer::step() {
   const NoGradGuard no_grad;
+  // All that could be refused is refused before the first parameter moves.
+  for (const Slot& slot : slots_) {
+    check(slot.param.is_contiguous(), kind_, "parameter ", slot.name, " ", slot.param, " is not row-major any more");
+    for (const Tensor& state : slot.state)
+      check(!state.defined() || state.shape() == slot.param.shape(), kind_, "parameter ", slot.name, " is now ",
+            slot.param, ", its state still ", state);
+  }
   for (Slot& slot : slots_) {
     if (!slot.param.requires_grad()) continue;
     const Tensor grad = slot.param.grad();

@@ -13,7 +13,8 @@
 namespace gradus {
 
 /// A short list of 64-bit sizes (or strides, or dims), held inline: making and copying one never allocates.
-/// At most `max_rank` entries; a longer one throws Error.
+/// At most `max_rank` entries; a longer one throws Error. As with std::vector, [], front and back take what exists
+/// only.
 class GRADUS_API Shape {
  public:
   static constexpr int max_rank = 8;

@@ -90,7 +90,8 @@ class GRADUS_API Tensor {
   Tensor detach() const;
   /// Back-propagates from this tensor: adds d(this)/d(leaf) to the grad of each leaf that requires it.
   /// `gradient` is the upstream gradient, of this tensor's shape; it may be left out for one element.
-  /// The graph is consumed unless `retain_graph`. Nothing is changed where an Error is thrown.
+  /// The graph is consumed unless `retain_graph`. Where an Error (or a hook's exception) ends it, no gradient has
+  /// changed, but what was walked of the graph is consumed.
   void backward(const Tensor& gradient = {}, const BackwardOptions& options = {}) const;
   /// Calls `hook` once per backward with the complete gradient of this tensor, before it is passed on or accumulated; a
   /// defined result (same shape) replaces it. Hooks run in the order they were registered.

@@ -1,5 +1,5 @@
 #pragma once
-// Starting values. All fill in place, without history, from `generator` (default: the thread's own).
+// Starting values. All fill in place, without history, from `generator` (default: default_generator()).
 //
 // A weight [out, in, *rest] has fan_in = in·Πrest and fan_out = out·Πrest; a fan needs at least 2 dims, else Error.
 #include <gradus/random.h>

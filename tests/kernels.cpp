@@ -355,7 +355,8 @@ namespace {
 template <class T>
 void check_gemm(i64 m, i64 n, i64 k, bool ta, bool tb, bool accumulate, bool with_bias, i64 batch = 1, i64 gap = 0) {
   const i64 a_size = (m + gap) * (k + gap), b_size = (k + gap) * (n + gap);
-  const auto a = numbers<T>(a_size * batch, 7), b = numbers<T>(b_size * batch, 8), bias = numbers<T>(n, 9);
+  // One number more, so that there is memory to point to where k is 0, as there is in a tensor.
+  const auto a = numbers<T>(a_size * batch + 1, 7), b = numbers<T>(b_size * batch + 1, 8), bias = numbers<T>(n, 9);
   auto c = numbers<T>(m * n * batch, 10);
   const auto start = c;
   Gemm g{.m = m,

@@ -16,6 +16,8 @@ struct Loop {
   i64 stride[N][Shape::max_rank];
 
   Loop(const Shape& shape, const std::array<const Shape*, N>& strides, const std::array<i64, N>& bytes) {
+    for (const i64 n : shape)
+      if (n == 0) return run_of(0, bytes);  // the other sizes may be too large to multiply
     for (int d = shape.size(); d-- > 0;) {
       const i64 n = shape[d];
       if (n == 1) continue;
@@ -29,11 +31,14 @@ struct Loop {
       for (int k = 0; k < N; ++k) stride[k][rank] = (*strides[k])[d] * bytes[k];
       ++rank;
     }
-    if (rank == 0) {
-      size[0] = 1;
-      for (int k = 0; k < N; ++k) stride[k][0] = bytes[k];
-      rank = 1;
-    }
+    if (rank == 0) run_of(1, bytes);
+  }
+
+  // n neighbours
+  void run_of(i64 n, const std::array<i64, N>& bytes) {
+    size[0] = n;
+    for (int k = 0; k < N; ++k) stride[k][0] = bytes[k];
+    rank = 1;
   }
 };
 

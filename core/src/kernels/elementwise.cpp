@@ -16,8 +16,11 @@ struct Loop {
   i64 stride[N][Shape::max_rank];
 
   Loop(const Shape& shape, const std::array<const Shape*, N>& strides, const std::array<i64, N>& bytes) {
-    for (const i64 n : shape)
-      if (n == 0) return run_of(0, bytes);  // the other sizes may be too large to multiply
+    for (const i64 n : shape) {
+      if (n > 0) continue;
+      run_of(0, bytes);  // the other sizes may be too large to multiply
+      return;
+    }
     for (int d = shape.size(); d-- > 0;) {
       const i64 n = shape[d];
       if (n == 1) continue;

@@ -37,7 +37,7 @@ GRADUS_API void manual_seed(std::uint64_t seed);
 
 /// Uniform in [0, 1), with 24 (Float32) or 53 (Float64) random bits.
 GRADUS_API Tensor rand(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
-/// Standard normal (Box-Muller).
+/// Standard normal, by the inverse of its distribution function (Wichura 1988, AS 241).
 GRADUS_API Tensor randn(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
 /// Uniform integers in [low, high); Int64 unless a dtype is asked for. Error unless low < high.
 GRADUS_API Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const TensorOptions& options = {},

@@ -161,6 +161,21 @@ void products(std::vector<OpRow>& rows) {
   rows.push_back(two("matmul", "an inner product", {3}, {3}, product));
   rows.push_back(two("matmul", "bmm", {2, 2, 3}, {2, 3, 2}, [](auto& a, auto& b) { return bmm(a, b); }));
   rows.push_back(
+      two("attention_scores", "heads", {2, 2, 3}, {2, 4, 3}, [](auto& a, auto& b) { return attention_scores(a, b); }));
+  rows.push_back(two("attention_scores", "batches that broadcast", {2, 1, 2, 3}, {3, 2, 3},
+                     [](auto& a, auto& b) { return attention_scores(a, b); }));
+  rows.push_back(
+      two("weighted_sum", "heads", {2, 2, 3}, {2, 3, 4}, [](auto& p, auto& v) { return weighted_sum(p, v); }));
+  rows.push_back(two("weighted_sum", "one table of values", {2, 2, 3}, {3, 2},
+                     [](auto& p, auto& v) { return weighted_sum(p, v); }));
+  rows.push_back(three("weighted_sum", "attention with every kind of mask", {2, 3, 2}, {2, 4, 2}, {2, 4, 2},
+                       [](auto& q, auto& k, auto& v) {
+                         const Tensor bias = where(mask_of({3, 4}), uniform({3, 4}, -1, 1, 8), -infinity);
+                         return scaled_dot_product_attention(q, k, v, {.mask = bias, .is_causal = true});
+                       }));
+  rows.push_back(three("attention_scores", "attention with an additive mask that learns", {3, 2}, {4, 2}, {2, 3, 4},
+                       [](auto& q, auto& k, auto& bias) { return attention_weights(q, k, {.mask = bias}); }));
+  rows.push_back(
       three("linear", "a batch", {2, 2, 3}, {4, 3}, {4}, [](auto& x, auto& w, auto& b) { return linear(x, w, b); }));
   rows.push_back(two("linear", "a row without bias", {3}, {2, 3}, [](auto& x, auto& w) { return linear(x, w); }));
 }

@@ -246,7 +246,7 @@ Tensor flat_positions(const Tensor& x, std::int64_t d, const Tensor& index, cons
 
 Tensor gather(const Tensor& x, std::int64_t dim, const Tensor& index) {
   check_defined(x, "gather", "the tensor");
-  if (x.dim() == 0) return reshape(gather(reshape(x, {1}), 0, reshape(index, {-1})), {});
+  if (x.dim() == 0) return reshape(gather(reshape(x, {1}), 0, reshape(index, {-1})), index.shape());
   const Tensor flat = flat_positions(x, wrap_dim(dim, x.dim(), "gather"), index, "gather");
   return reshape(embedding(reshape(x, {x.numel(), 1}), flat), index.shape());
 }

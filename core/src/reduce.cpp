@@ -171,10 +171,8 @@ ValuesAndIndices max(const Tensor& x, std::int64_t dim, bool keepdim) {
 
 ValuesAndIndices min(const Tensor& x, std::int64_t dim, bool keepdim) {
   check_defined(x, "min", "the tensor");
-  const NoGradGuard guard;
   // The smallest is the largest of the negated; for bools, of the opposite. Integers become -1 - x: -x may overflow.
   const Tensor order = x.dtype() == Bool ? logical_not(x) : x.dtype() == Int64 ? -1 - x : neg(x.detach());
-  const EnableGradGuard again;
   return extreme_along(x, order, dim, keepdim);
 }
 

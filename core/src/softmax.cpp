@@ -90,7 +90,9 @@ Tensor masked_softmax(const Tensor& x, const Tensor& mask) {
   }
   return record("masked_softmax", y, wrt(x, saving(output), [](const Tensor& g, const Tensor& Y) {
                   if (!grad_enabled()) return by_rows(kernels::masked_softmax_backward, g, Y);
-                  return softmax_gradient(masked_fill(g, Y == 0, 0), Y);
+                  // Selected before and after: neither g nor, a derivative later, what comes from below may bring NaN.
+                  const Tensor hidden = Y == 0;
+                  return masked_fill(softmax_gradient(masked_fill(g, hidden, 0), Y), hidden, 0);
                 }));
 }
 

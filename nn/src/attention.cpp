@@ -1,8 +1,10 @@
+#include <gradus/attention.h>
+#include <gradus/autograd.h>
 #include <gradus/elementwise.h>
 #include <gradus/layout.h>
-#include <gradus/matmul.h>
+#include <gradus/mask.h>
 #include <gradus/nn/attention.h>
-#include <gradus/softmax.h>
+#include <gradus/reduce.h>
 
 #include <cmath>
 
@@ -13,7 +15,7 @@ namespace {
 
 constexpr const char* op = "MultiHeadAttention";
 
-Tensor as_bool(const Tensor& mask) { return mask.dtype() == Bool ? mask : mask != 0; }
+Tensor as_bool(const Tensor& mask) { return !mask.defined() || mask.dtype() == Bool ? mask : mask != 0; }
 
 /// The mask as [B or 1, h or 1, Lq or 1, Lk].
 Tensor over_heads(const Tensor& mask, std::int64_t batch, std::int64_t heads, std::int64_t lq, std::int64_t lk) {
@@ -42,6 +44,17 @@ Tensor split_heads(const Tensor& x, std::int64_t h) {
 /// [B, h, L, d] → [B, L, h·d]
 Tensor join_heads(const Tensor& x) { return x.transpose(1, 2).reshape({x.size(0), x.size(2), x.size(1) * x.size(3)}); }
 
+/// x [B, L, d] with 0 in the rows that nobody sees, if x holds NaN or inf: the attention skips them, but the gradients
+/// of the linear maps before it would meet them as 0·NaN. seen is [B, h, Lq, Lk] (some of them 1); `others` are its
+/// dims that are not x's.
+Tensor without_hidden(const Tensor& x, const Tensor& seen, const Shape& others) {
+  {
+    const NoGradGuard guard;
+    if (std::isfinite(sum(x).item())) return x;
+  }
+  return masked_fill(x, !amax(seen, others).unsqueeze(-1), 0);
+}
+
 }  // namespace
 
 Attention functional::attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
@@ -53,12 +66,9 @@ Attention functional::attention(const Tensor& query, const Tensor& key, const Te
             key.size(-2) == value.size(-2),
         "attention", "needs query [..., Lq, d], key [..., Lk, d] and value [..., Lk, dv], got ", query, ", ", key,
         " and ", value);
-  const double d_k = static_cast<double>(query.size(-1));
-  // The queries are scaled, not the scores: the same numbers, on the smaller tensor.
-  const Tensor scores = matmul(query / std::sqrt(d_k), key.transpose(-2, -1));  // [..., Lq, Lk]
-  Tensor weights = mask.defined() ? masked_softmax(scores, as_bool(mask)) : softmax(scores, -1);
+  Tensor weights = attention_weights(query, key, {.mask = as_bool(mask)});  // [..., Lq, Lk]
   if (dropout) weights = (*dropout)(weights);
-  return {matmul(weights, value), weights};  // [..., Lq, dv]
+  return {weighted_sum(weights, value), weights};  // [..., Lq, dv]
 }
 
 MultiHeadAttention::MultiHeadAttention(std::int64_t h, std::int64_t d_model, const MultiHeadAttentionOptions& options)
@@ -78,11 +88,16 @@ Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& key, co
             query.size(2) == d_model_ && key.size(2) == d_model_,
         op, "needs query [B, Lq, ", d_model_, "], key and value [B, Lk, ", d_model_, "], got ", query, ", ", key,
         " and ", value);
-  const Tensor seen = mask.defined() ? over_heads(mask, query.size(0), h_, query.size(1), key.size(1)) : Tensor();
-
-  const Tensor q = split_heads(linears[0](query), h_);  // [B, h, Lq, d]
-  const Tensor k = split_heads(linears[1](key), h_);    // [B, h, Lk, d]
-  const Tensor v = split_heads(linears[2](value), h_);  // [B, h, Lk, d]
+  Tensor seen, from = query, to = key, what = value;
+  if (mask.defined()) {
+    seen = as_bool(over_heads(mask, query.size(0), h_, query.size(1), key.size(1)));  // [B, h, Lq, Lk], some of them 1
+    from = without_hidden(query, seen, {1, 3});
+    to = without_hidden(key, seen, {1, 2});
+    what = value.is_same(key) ? to : without_hidden(value, seen, {1, 2});
+  }
+  const Tensor q = split_heads(linears[0](from), h_);  // [B, h, Lq, d]
+  const Tensor k = split_heads(linears[1](to), h_);    // [B, h, Lk, d]
+  const Tensor v = split_heads(linears[2](what), h_);  // [B, h, Lk, d]
   const Attention heads = attention(q, k, v, seen, &dropout);
   if (keep_) weights_ = heads.weights;          // [B, h, Lq, Lk]
   return linears[3](join_heads(heads.output));  // [B, Lq, d_model]
@@ -96,6 +111,23 @@ void MultiHeadAttention::keep_weights(bool keep) {
 const Tensor& MultiHeadAttention::weights() const {
   check(weights_.defined(), "MultiHeadAttention::weights", "none were kept; call keep_weights() and then the module");
   return weights_;
+}
+
+// torch.nn.MultiheadAttention keeps the maps of query, key and value in one matrix, one below the other.
+void MultiHeadAttention::adopt_names(StateDict& state, const std::string& prefix) const {
+  for (const std::string kind : {"weight", "bias"}) {
+    if (const auto in = state.find(prefix + "in_proj_" + kind);
+        in != state.end() && in->second.defined() && in->second.dim() > 0 && in->second.size(0) == 3 * d_model_) {
+      const std::vector<Tensor> parts = in->second.chunk(3);
+      state.erase(in);
+      for (std::size_t i = 0; i < parts.size(); ++i)
+        state.emplace(prefix + Fields::item("linears", i) + '.' + kind, parts[i]);
+    }
+    if (auto out = state.extract(prefix + "out_proj." + kind)) {
+      out.key() = prefix + "linears.3." + kind;
+      state.insert(std::move(out));
+    }
+  }
 }
 
 void MultiHeadAttention::fields(Fields& f) { f("linears", linears)("dropout", dropout); }

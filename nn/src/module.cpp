@@ -93,6 +93,7 @@ std::vector<Tensor> tensors(std::vector<NamedTensor> named) {
 }  // namespace
 
 Module::~Module() = default;
+void Module::adopt_names(StateDict& /*state*/, const std::string& /*prefix*/) const {}
 void Module::fields(Fields&) {}
 std::string Module::extra() const { return {}; }
 

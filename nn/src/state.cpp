@@ -33,6 +33,20 @@ StateDict collect(const Module& module, const char* op) {
   return std::move(collect.found);
 }
 
+/// Lets every module rename what it knows by other names.
+class AdoptNames final : public Fields {
+ public:
+  explicit AdoptNames(StateDict& state) : state_(state) {}
+
+ private:
+  void on_enter(std::string_view name, Module& module) override {
+    std::string prefix = path(name);
+    if (!name.empty()) prefix += '.';
+    module.adopt_names(state_, prefix);
+  }
+  StateDict& state_;
+};
+
 }  // namespace
 
 StateDict Module::state_dict() const {
@@ -41,7 +55,10 @@ StateDict Module::state_dict() const {
   return state;
 }
 
-void Module::load_state_dict(const StateDict& state, const LoadOptions& options) {
+void Module::load_state_dict(const StateDict& given_state, const LoadOptions& options) {
+  StateDict state = given_state;
+  AdoptNames adopt(state);
+  walk(*this, adopt);
   const StateDict own = collect(*this, "load_state_dict");
   std::string missing, unexpected, mis_shaped;
   for (const auto& [name, tensor] : own) {

@@ -1,5 +1,6 @@
 #pragma once
 // The engine alone: tensors, ops, gradients.
+#include <gradus/attention.h>
 #include <gradus/autograd.h>
 #include <gradus/elementwise.h>
 #include <gradus/factories.h>

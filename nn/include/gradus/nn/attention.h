@@ -18,9 +18,9 @@ namespace functional {
 ///
 /// query [..., Lq, d], key [..., Lk, d], value [..., Lk, dv]; the mask (if defined) broadcasts to [..., Lq, Lk], true
 /// or non-zero where a query may attend to a key. A query that may attend to nothing gives exactly 0 and sends exactly
-/// 0 back. What is hidden is replaced, not added to, so NaN or inf in a hidden score does not reach the output; a
-/// hidden *value* is multiplied by the weight 0, which NaN and inf survive. With P the weights and G upstream: dV =
-/// PᵀG, dS = P∘(GVᵀ - rowsum(P∘GVᵀ)), dQ = dS·K/√d, dK = dSᵀ·Q/√d. (Vaswani et al. 2017)
+/// 0 back. What is hidden is skipped: NaN or inf in a hidden key or value reaches neither output nor gradients. With P
+/// the weights and G upstream: dV = PᵀG, dS = P∘(GVᵀ - rowsum(P∘GVᵀ)), dQ = dS·K/√d, dK = dSᵀ·Q/√d. (Vaswani et al.
+/// 2017; see attention_weights and weighted_sum of <gradus/attention.h>)
 GRADUS_API Attention attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask = {},
                                const Dropout* dropout = nullptr);
 }  // namespace functional
@@ -53,6 +53,8 @@ class GRADUS_API MultiHeadAttention : public Module {
   const Tensor& weights() const;
 
   void fields(Fields& f) override;
+  /// torch.nn.MultiheadAttention's `in_proj_*` and `out_proj.*`.
+  void adopt_names(StateDict& state, const std::string& prefix) const override;
   std::string extra() const override;
   std::int64_t heads() const { return h_; }
 

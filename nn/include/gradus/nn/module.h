@@ -41,6 +41,9 @@ class GRADUS_API Module {
   /// The one list of the members. parameters, state_dict, train, clone, printing and all the rest follow from it.
   /// A tensor or module that is not listed is not trained, saved or cloned.
   virtual void fields(Fields& f);
+  /// Before values are loaded: brings the entries of `state` that lie under `prefix` ("encoder.layers.0.self_attn.")
+  /// and go by another library's names under those of `fields`. Called for every module, the outer ones first.
+  virtual void adopt_names(StateDict& state, const std::string& prefix) const;
   /// What printing adds to the type's name, such as "in=2, out=16".
   virtual std::string extra() const;
 
@@ -57,6 +60,7 @@ class GRADUS_API Module {
   /// Error where one name is listed twice.
   StateDict state_dict() const;
   /// Copies values in, converting the dtype, so that every handle on a parameter (an optimizer's too) sees them.
+  /// PyTorch's names of its attention's parameters (`in_proj_weight`, `out_proj.weight`) are understood.
   /// Everything is checked first: one Error lists every missing, unexpected and mis-shaped name, and then nothing has
   /// changed.
   void load_state_dict(const StateDict& state, const LoadOptions& options = {});

@@ -1,0 +1,171 @@
+// How this library is called for each op that PyTorch's samples know.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "sample.h"
+
+namespace gradus::test {
+
+namespace {
+
+using Tensors = std::vector<Tensor>;
+
+/// f(input)
+Run unary(Tensor (*f)(const Tensor&)) {
+  return [f](Call& c) { return Tensors{f(c.input())}; };
+}
+/// f(input, other)
+Run binary(Tensor (*f)(const Tensor&, const Tensor&)) {
+  return [f](Call& c) { return Tensors{f(c.input(), c.tensor(0, "other"))}; };
+}
+/// f(input, dims, keepdim)
+Run reduction(Tensor (*f)(const Tensor&, const Shape&, bool)) {
+  return [f](Call& c) { return Tensors{f(c.input(), c.dims(0, "dim"), c.flag(1, "keepdim", false))}; };
+}
+/// f(input, dim)
+Run along(Tensor (*f)(const Tensor&, std::int64_t)) {
+  return [f](Call& c) { return Tensors{f(c.input(), c.integer(0, "dim", 0))}; };
+}
+/// f(input, shape)
+Run shaped(Tensor (*f)(const Tensor&, const Shape&)) {
+  return [f](Call& c) { return Tensors{f(c.input(), c.dims(0, "size"))}; };
+}
+
+/// max and min: two tensors, along a dim, or of all.
+Run extreme(Tensor (*two)(const Tensor&, const Tensor&),
+            ValuesAndIndices (*along_dim)(const Tensor&, std::int64_t, bool), Tensor (*all)(const Tensor&)) {
+  return [=](Call& c) -> Tensors {
+    const Json* arg = c.raw(0, "other");
+    if (!arg) return {all(c.input())};
+    if (is_tagged(*arg, "tensor")) return {two(c.input(), c.tensor(0, "other"))};
+    const auto [values, indices] = along_dim(c.input(), c.integer(0, "dim", 0), c.flag(1, "keepdim", false));
+    return {values, indices};
+  };
+}
+
+Reduction reduction_of(Call& c, std::size_t place) {
+  const std::string name = c.text(place, "reduction", "mean");
+  if (name == "mean") return Reduction::Mean;
+  if (name == "sum") return Reduction::Sum;
+  if (name == "none") return Reduction::None;
+  throw NotOffered("reduction=" + name);
+}
+
+std::map<std::string, Run> make_calls() {
+  std::map<std::string, Run> calls;
+  calls["abs"] = unary(abs);
+  calls["cos"] = unary(cos);
+  calls["exp"] = unary(exp);
+  calls["log"] = unary(log);
+  calls["neg"] = unary(neg);
+  calls["relu"] = unary(relu);
+  calls["rsqrt"] = unary(rsqrt);
+  calls["sigmoid"] = unary(sigmoid);
+  calls["silu"] = unary(silu);
+  calls["sin"] = unary(sin);
+  calls["sqrt"] = unary(sqrt);
+  calls["square"] = unary(square);
+  calls["tanh"] = unary(tanh);
+  calls["gelu"] = [](Call& c) {
+    const bool tanh = c.text(0, "approximate", "none") == "tanh";
+    return Tensors{gelu(c.input(), tanh ? GeluApproximation::Tanh : GeluApproximation::None)};
+  };
+
+  calls["add"] = binary(add);
+  calls["sub"] = binary(sub);
+  calls["mul"] = binary(mul);
+  calls["div"] = binary(div);
+  calls["pow"] = binary(pow);
+  calls["maximum"] = binary(maximum);
+  calls["minimum"] = binary(minimum);
+  calls["eq"] = binary(eq);
+  calls["ne"] = binary(ne);
+  calls["lt"] = binary(lt);
+  calls["le"] = binary(le);
+  calls["gt"] = binary(gt);
+  calls["ge"] = binary(ge);
+  calls["where"] = [](Call& c) { return Tensors{where(c.tensor(0, "condition"), c.input(), c.tensor(1, "other"))}; };
+
+  calls["sum"] = reduction(sum);
+  calls["mean"] = reduction(mean);
+  calls["amax"] = reduction(amax);
+  calls["amin"] = reduction(amin);
+  calls["max"] = extreme(maximum, max, max);
+  calls["min"] = extreme(minimum, min, min);
+  calls["argmax"] = [](Call& c) {
+    std::optional<std::int64_t> dim;
+    if (c.has(0, "dim")) dim = c.integer(0, "dim", 0);
+    return Tensors{argmax(c.input(), dim, c.flag(1, "keepdim", false))};
+  };
+
+  calls["matmul"] = binary(matmul);
+  calls["bmm"] = binary(bmm);
+  calls["linear"] = [](Call& c) { return Tensors{linear(c.input(), c.tensor(0, "weight"), c.tensor(1, "bias"))}; };
+  calls["softmax"] = along(softmax);
+  calls["log_softmax"] = along(log_softmax);
+
+  calls["reshape"] = shaped(reshape);
+  calls["view"] = shaped(view);
+  calls["expand"] = shaped(expand);
+  calls["permute"] = [](Call& c) { return Tensors{permute(c.input(), c.dims(0, "dims"))}; };
+  calls["flip"] = [](Call& c) { return Tensors{flip(c.input(), c.dims(0, "dims"))}; };
+  calls["transpose"] = [](Call& c) {
+    return Tensors{transpose(c.input(), c.integer(0, "dim0", 0), c.integer(1, "dim1", 0))};
+  };
+  calls["unsqueeze"] = along(unsqueeze);
+  calls["squeeze"] = [](Call& c) {
+    return Tensors{c.has(0, "dim") ? squeeze(c.input(), c.integer(0, "dim", 0)) : squeeze(c.input())};
+  };
+  calls["cat"] = [](Call& c) { return Tensors{cat(c.inputs(), c.integer(0, "dim", 0))}; };
+  calls["stack"] = [](Call& c) { return Tensors{stack(c.inputs(), c.integer(0, "dim", 0))}; };
+  calls["split"] = [](Call& c) { return split(c.input(), c.integer(0, "split_size", 1), c.integer(1, "dim", 0)); };
+  calls["chunk"] = [](Call& c) { return chunk(c.input(), c.integer(0, "chunks", 1), c.integer(1, "dim", 0)); };
+  calls["unbind"] = [](Call& c) { return unbind(c.input(), c.integer(0, "dim", 0)); };
+  calls["narrow"] = [](Call& c) {
+    return Tensors{narrow(c.input(), c.integer(0, "dim", 0), c.integer(1, "start", 0), c.integer(2, "length", 0))};
+  };
+  calls["tril"] = [](Call& c) { return Tensors{tril(c.input(), c.integer(0, "diagonal", 0))}; };
+  calls["triu"] = [](Call& c) { return Tensors{triu(c.input(), c.integer(0, "diagonal", 0))}; };
+
+  calls["index_select"] = [](Call& c) {
+    return Tensors{index_select(c.input(), c.integer(0, "dim", 0), c.tensor(1, "index"))};
+  };
+  calls["gather"] = [](Call& c) { return Tensors{gather(c.input(), c.integer(0, "dim", 0), c.tensor(1, "index"))}; };
+  calls["scatter_add"] = [](Call& c) {
+    return Tensors{scatter_add(c.input(), c.integer(0, "dim", 0), c.tensor(1, "index"), c.tensor(2, "src"))};
+  };
+  calls["embedding"] = [](Call& c) { return Tensors{embedding(c.input(), c.tensor(0, "indices"))}; };
+
+  // The samples are of an early form that returns the weights too.
+  calls["scaled_dot_product_attention"] = [](Call& c) {
+    const AttentionOptions options{.mask = c.tensor(2, "attn_mask"),
+                                   .is_causal = c.flag(4, "is_causal", false),
+                                   .dropout_p = c.real(3, "dropout_p", 0)};
+    c.flag(5, "need_attn_weights", false);
+    const Tensor query = c.input(), key = c.tensor(0, "key");
+    return Tensors{scaled_dot_product_attention(query, key, c.tensor(1, "value"), options),
+                   attention_weights(query, key, options)};
+  };
+
+  calls["mse_loss"] = [](Call& c) { return Tensors{mse_loss(c.input(), c.tensor(0, "target"), reduction_of(c, 3))}; };
+  return calls;
+}
+
+}  // namespace
+
+const std::map<std::string, Run>& calls() {
+  static const std::map<std::string, Run> all = make_calls();
+  return all;
+}
+
+TEST_CASE("there is a call for every op that PyTorch's samples know") {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(GRADUS_TEST_DIR) + "/conformance/data/ops")) {
+    const std::string op = entry.path().stem();
+    CAPTURE(op);
+    WARN(calls().contains(op));
+  }
+}
+
+}  // namespace gradus::test

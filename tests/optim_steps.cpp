@@ -78,6 +78,25 @@ bool agree(const Values& actual, const Values& expected, double rtol = 1e-12) {
 
 const double none = std::nan("");
 
+std::unique_ptr<optim::Optimizer> make(const Json& record, const std::vector<Tensor>& params) {
+  const std::string kind = record.at("optimizer");
+  const Json& options = record.at("options");
+  if (kind == "SGD") return make<optim::SGD>(params, optim::SGDOptions{}, options);
+  if (kind == "Adam") return make<optim::Adam>(params, optim::AdamOptions{}, options);
+  if (kind == "AdamW") return make<optim::AdamW>(params, optim::AdamWOptions{}, options);
+  throw std::runtime_error("no optimizer named " + kind);
+}
+
+/// torch.nn.Sequential(Linear(3, 8), Tanh(), Linear(8, 2)), with its names.
+class TanhNet : public nn::Module {
+ public:
+  Tensor operator()(const Tensor& x) const { return out_(in_(x).tanh()); }
+  void fields(nn::Fields& f) override { f("0", in_)("2", out_); }
+
+ private:
+  nn::Linear in_{3, 8}, out_{8, 2};
+};
+
 }  // namespace
 
 TEST_CASE("optimizers agree with PyTorch step by step") {
@@ -88,12 +107,7 @@ TEST_CASE("optimizers agree with PyTorch step by step") {
     ++seen;
     std::vector<Tensor> params;
     for (const Json& json : record.at("params")) params.push_back(to_tensor(json).requires_grad_());
-    const std::string kind = record.at("optimizer");
-    std::unique_ptr<optim::Optimizer> opt;
-    if (kind == "SGD") opt = make<optim::SGD>(params, optim::SGDOptions{}, record.at("options"));
-    if (kind == "Adam") opt = make<optim::Adam>(params, optim::AdamOptions{}, record.at("options"));
-    if (kind == "AdamW") opt = make<optim::AdamW>(params, optim::AdamWOptions{}, record.at("options"));
-    REQUIRE(opt);
+    const auto opt = make(record, params);
     for (std::size_t step = 0; step < record.at("grads").size(); ++step) {
       CAPTURE(step);
       for (std::size_t i = 0; i < params.size(); ++i) params[i].set_grad(to_tensor(record.at("grads")[step][i]));
@@ -103,6 +117,40 @@ TEST_CASE("optimizers agree with PyTorch step by step") {
     }
   }
   CHECK(seen == 10);
+}
+
+// trajectories.json: an MLP 3-8-2 with tanh between, trained on 12 points in Float64 by torch.optim.
+TEST_CASE("a model trained for 200 steps follows PyTorch's path") {
+  int seen = 0;
+  for (const Json& record : test::conformance("trajectories")) {
+    CAPTURE(record.at("optimizer").dump());
+    CAPTURE(record.at("options").dump());
+    ++seen;
+    TanhNet model;
+    model.to(Float64);
+    nn::StateDict start, end;
+    for (const auto& [name, value] : record.at("start").items()) start[name] = to_tensor(value);
+    for (const auto& [name, value] : record.at("end").items()) end[name] = to_tensor(value);
+    model.load_state_dict(start);
+    const auto opt = make(record, model.parameters());
+    const Tensor x = to_tensor(record.at("x")), y = to_tensor(record.at("y"));
+    for (int step = 0; step < record.at("steps").get<int>(); ++step) {
+      CAPTURE(step);
+      opt->zero_grad();
+      const Tensor loss = mse_loss(model(x), y);
+      loss.backward();
+      opt->step();
+      if (step % 20 == 0) {
+        const double expected = record.at("losses_every_20")[static_cast<std::size_t>(step / 20)];
+        CHECK(std::abs(loss.item() - expected) <= 1e-9 * expected);
+      }
+    }
+    for (const auto& [name, value] : model.state_dict()) {
+      CAPTURE(name);
+      CHECK(disagreement(value, end.at(name), 1e-9) <= 1);
+    }
+  }
+  CHECK(seen == 9);
 }
 
 TEST_CASE("SGD: the first step sets the buffer, nesterov looks ahead") {

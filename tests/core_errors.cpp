@@ -3,30 +3,10 @@
 
 #include <doctest/doctest.h>
 
-#include <functional>
-
-#include "core_values.h"
-#include "throws.h"
+#include "misuse.h"
 
 using namespace gradus;
 using namespace gradus::test;
-
-namespace {
-
-struct Misuse {
-  std::function<void()> call;
-  const char* text;
-};
-
-void check_texts(const std::vector<Misuse>& table) {
-  const LiveObjects before = live_objects();
-  for (const Misuse& misuse : table) {
-    CHECK(error_of(misuse.call) == std::string(misuse.text));
-    CHECK(live_objects() == before);
-  }
-}
-
-}  // namespace
 
 TEST_CASE("misuse of elementwise ops") {
   const Tensor a = ones({2, 3}), b = ones({2, 4}), whole = tensor({1, 2}), flag = tensor({true, false});

@@ -206,7 +206,8 @@ TEST_CASE("in place is refused where a history would break") {
   Tensor wide = f64({{1}}).expand({2, 2});
   CHECK(mentions(error_of([&] { wide.add_(1); }), "overlap in memory"));
   Tensor whole = tensor({1, 2});
-  CHECK(error_of([&] { whole.add_(0.5); }) == "add_: a result of Float32 cannot be written into Int64 [2]");
+  CHECK(error_of([&] { whole.add_(0.5); }) ==
+        "add_: a result of Float32 cannot be written into Int64 [2]; use the out-of-place op, or convert with to()");
   Tensor small = f64({1, 2});
   CHECK(error_of([&] { small.add_(f64({{1, 2}, {3, 4}})); }) == "add_: the result [2, 2] does not fit into [2]");
   CHECK(error_of([&] { small.add_(Tensor()); }) == "add_: the other tensor is an undefined tensor");

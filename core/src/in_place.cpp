@@ -29,7 +29,7 @@ Tensor& assign(Tensor& x, const char* name, std::initializer_list<const Tensor*>
   const Tensor value = op(detail::alias(x, x.impl().node));
   check(value.shape() == x.shape(), name, "the result ", value.shape(), " does not fit into ", x);
   check(promote(value.dtype(), x.dtype()) == x.dtype() || is_floating(x.dtype()), name, "a result of ", value.dtype(),
-        " cannot be written into ", x.dtype(), " ", x);
+        " cannot be written into ", x.dtype(), " ", x, "; use the out-of-place op, or convert with to()");
   const Tensor fitting = to(value, x.dtype());
   detail::write(x, fitting);
   detail::bump_version(x);
@@ -68,6 +68,8 @@ Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value) {
 }
 Tensor& Tensor::copy_(const Tensor& source) {
   return assign(*this, "copy_", {&source}, [&](const Tensor& x) {
+    check(detail::broadcasts_to(source.shape(), x.shape()), "copy_", "the source ", source, " does not broadcast to ",
+          x);
     const Tensor values = gradus::expand(gradus::to(source, x.dtype()), x.shape());
     // Memory that is about to be overwritten is read first; and the source's place in the history is the source's own.
     const bool own_place = values.is_same(source) && source.requires_grad();

@@ -92,7 +92,7 @@ TEST_CASE("a mask may bring batch dims of its own") {
     CHECK(close(y.select(0, b), scaled_dot_product_attention(q, k, v, {.mask = seen.select(0, b)})));
 }
 
-TEST_CASE("A05 masks of all kinds combine without NaN, and a finite mask hides nothing") {
+TEST_CASE("A05: masks of all kinds combine without NaN, and a finite mask hides nothing") {
   const double lowest = std::numeric_limits<float>::lowest();
   // One query whose scores are [0.5, 1, 2].
   const auto weights = [](DType dtype, const Tensor& mask) {
@@ -122,7 +122,7 @@ TEST_CASE("A05 masks of all kinds combine without NaN, and a finite mask hides n
   }
 }
 
-TEST_CASE("A08 causal aligns top-left, and an offset moves it") {
+TEST_CASE("A08: causal aligns top-left, and an offset moves it") {
   const auto rows = [](std::int64_t lq, std::int64_t lk, std::int64_t offset) {
     const Tensor zero = zeros({1, 1}, {.dtype = Float64}), v = test::count({lk, 1}, 1);
     return scaled_dot_product_attention(zero.expand({lq, 1}), zero.expand({lk, 1}), v,

@@ -107,7 +107,7 @@ TEST_CASE("without a mask every key is seen, with batches and heads in front") {
   CHECK(disagreement(all.select(0, 1).select(0, 2), one) <= 1);
 }
 
-TEST_CASE("a query that may attend to nothing gives exactly 0 and sends exactly 0 back") {
+TEST_CASE("A01: a query that may attend to nothing gives exactly 0 and sends exactly 0 back") {
   const auto leaf = [](const NestedList& data) { return tensor(data, {.dtype = Float64, .requires_grad = true}); };
   const Tensor q = leaf({{{1, 0}, {0, 1}}}), k = leaf({{{1, 0}, {0, 1}, {1, 1}}});
   const Tensor v = leaf({{{1, 2}, {3, 4}, {5, 6}}});
@@ -122,10 +122,39 @@ TEST_CASE("a query that may attend to nothing gives exactly 0 and sends exactly 
   CHECK(q.grad().select(1, 1).abs().sum().item() == 0);
 }
 
-TEST_CASE("NaN in a hidden key does not reach the output") {
+TEST_CASE("A06: NaN in a hidden key or value reaches neither output nor gradients") {
   const Tensor q = tensor({{1, 2}}, float64), k = tensor({{1.0, 0.0}, {not_a_number, not_a_number}}, float64);
   const Tensor v = tensor({{3, 4}, {5, 6}}, float64);
-  CHECK(nn::attention(q, k, v, tensor({{true, false}})).output.to_vector<double>() == std::vector<double>{3, 4});
+  const Tensor mask = tensor({{true, false}});
+  CHECK(nn::attention(q, k, v, mask).output.to_vector<double>() == std::vector<double>{3, 4});
+  CHECK(nn::attention(q, k, k, mask).output.to_vector<double>() == std::vector<double>{1, 0});
+
+  // The same for a whole module: what padding holds changes neither its output nor a parameter's gradient.
+  manual_seed(8);
+  nn::MultiHeadAttention module(2, 4);
+  module.to(Float64);
+  const Tensor seen = tensor({{{true, true, false}}, {{true, true, true}}});  // [B, 1, Lk]
+  const auto gradients = [&](double padding) {
+    manual_seed(9);
+    Tensor x = randn({2, 3, 4}, {.dtype = Float64});
+    x.select(0, 0).select(0, 2).fill_(padding);
+    x.requires_grad_();
+    module.zero_grad();
+    const Tensor y = module(x.slice(1, 0, 2), x, x, seen);
+    (y * randn({2, 2, 4}, {.dtype = Float64})).sum().backward();
+    std::vector<Tensor> all{y.detach(), x.grad()};
+    for (const Tensor& parameter : module.parameters()) all.push_back(parameter.grad());
+    return all;
+  };
+  const auto right = gradients(0.5);
+  CHECK(right[1].select(0, 0).select(0, 2).to_vector<double>() == std::vector<double>{0, 0, 0, 0});
+  for (const double bad : {not_a_number, std::numeric_limits<double>::infinity()}) {
+    const auto actual = gradients(bad);
+    for (std::size_t i = 0; i < right.size(); ++i) {
+      CAPTURE(i);
+      CHECK(disagreement(actual[i], right[i]) <= 1);
+    }
+  }
 }
 
 TEST_CASE("attention refuses what does not fit, naming the shapes") {
@@ -136,7 +165,7 @@ TEST_CASE("attention refuses what does not fit, naming the shapes") {
   CHECK(error_of([] { nn::attention({}, zeros({2, 4}), zeros({2, 4})); }) == "attention: query is an undefined tensor");
 }
 
-TEST_CASE("heads are split and joined without mixing tokens") {
+TEST_CASE("A11: heads are split and joined without mixing tokens") {
   nn::MultiHeadAttention module(2, 4);
   make_identity(module, 4);
   const Tensor x = tensor({{{1, 2, 3, 4}, {5, 6, 7, 8}}}, {.dtype = Float32});
@@ -171,7 +200,14 @@ TEST_CASE("all forms of a mask mean the same") {
   CHECK(run(keys.to(Float32).unsqueeze(0).expand({5, 6}) * 3) == expected);  // numbers: non-zero = may attend
 }
 
-TEST_CASE("masks that do not fit or could mean two things are refused") {
+TEST_CASE("A10: masks are over the keys; what does not fit or could mean two things is refused") {
+  // Four tokens, the last two of them padding, equal scores: every query takes the mean of the first two.
+  const Tensor zero = zeros({1, 1, 4, 1}, float64), values = tensor({{{{1}, {2}, {3}, {4}}}}, float64);
+  const Tensor padding = tensor({true, true, false, false}).view({1, 1, 1, 4});
+  CHECK(nn::attention(zero, zero, values, padding).output.to_vector<double>() == std::vector<double>(4, 1.5));
+  CHECK(nn::attention(zero, zero, values, padding.transpose(-2, -1)).output.to_vector<double>() ==
+        std::vector<double>{2.5, 2.5, 0, 0});  // a mask over queries is another thing
+
   const nn::MultiHeadAttention module(2, 4);
   const auto text = [&](std::int64_t batch, std::int64_t length, const Shape& mask) {
     const Tensor x = zeros({batch, length, 4});

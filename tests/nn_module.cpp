@@ -65,13 +65,17 @@ TEST_CASE("a state dict shares data and has no history") {
   CHECK_FALSE(state.at("weight").requires_grad());
 }
 
-TEST_CASE("a name that is listed twice is refused") {
+TEST_CASE("P02: a name that is listed twice is refused, and a stack keeps no template") {
   struct Twice : nn::Module {
     nn::Linear a{1, 1}, b{1, 1};
     void fields(nn::Fields& f) override { f("same", a)("same", b); }
   };
   CHECK(error_of([] { Twice().state_dict(); }) ==
         "state_dict: fields() lists the name same.weight more than once; give each member a name of its own");
+  const nn::TransformerEncoderLayer layer(4, 2, {.d_ff = 8});
+  const nn::TransformerEncoder stack(layer, 3);
+  CHECK(stack.num_parameters() == 3 * layer.num_parameters());
+  for (const nn::NamedTensor& parameter : stack.named_parameters()) CHECK(mentions(parameter.first, "layers."));
 }
 
 TEST_CASE("copying shares parameters, clone copies them") {
@@ -92,7 +96,7 @@ TEST_CASE("copying shares parameters, clone copies them") {
   CHECK_FALSE(own.weight.grad().defined());
 }
 
-TEST_CASE("clones are independent of each other and start equal") {
+TEST_CASE("P01: clones are independent of each other and start equal") {
   nn::Linear prototype(2, 2);
   prototype.eval();
   auto three = nn::clones(prototype, 3);
@@ -105,7 +109,7 @@ TEST_CASE("clones are independent of each other and start equal") {
   CHECK(nn::clones(prototype, 0).empty());
 }
 
-TEST_CASE("ties survive cloning, inside the clone only") {
+TEST_CASE("P01: ties survive cloning, inside the clone only") {
   const Everything module;
   const Everything copy = clone(module);
   CHECK(copy.encoder.is_same(copy.decoder));
@@ -118,7 +122,7 @@ TEST_CASE("ties survive cloning, inside the clone only") {
   CHECK_FALSE(module.encoder.grad().defined());
 }
 
-TEST_CASE("the mode reaches every module below, and dropout obeys") {
+TEST_CASE("D07: the mode reaches every module below, and dropout obeys") {
   struct Outer : nn::Module {
     std::vector<nn::Sequential> parts{nn::Sequential(nn::Sequential(nn::Dropout(0.5), nn::ReLU()), nn::Linear(8, 8))};
     void fields(nn::Fields& f) override { f("parts", parts); }

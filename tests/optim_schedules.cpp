@@ -58,7 +58,7 @@ TEST_CASE("schedules agree with PyTorch") {
   CHECK(rates == 240);
 }
 
-TEST_CASE("Noam's rate is finite from the first update on and largest at the end of the warm-up") {
+TEST_CASE("O14: Noam's rate is finite from the first update on and largest at the end of the warm-up") {
   const optim::NoamLR rate({.model_size = 512, .warmup = 4000});
   CHECK(rate(0) == doctest::Approx(1.746928107421711e-07).epsilon(1e-12));  // t = 1
   CHECK(rate(3999) == doctest::Approx(0.0006987712429686843).epsilon(1e-12));
@@ -120,7 +120,7 @@ TEST_CASE("clipping agrees with PyTorch") {
   CHECK(seen == 3);
 }
 
-TEST_CASE("clipping at its edges") {
+TEST_CASE("O11: clipping at its edges") {
   const Tensor p = zeros({2}, {.dtype = Float64, .requires_grad = true});
   const auto clip = [&](std::vector<double> grad, double max_norm, const optim::ClipOptions& options = {}) {
     p.set_grad(from_vector(grad, {2}));

@@ -153,14 +153,14 @@ TEST_CASE("a model trained for 200 steps follows PyTorch's path") {
   CHECK(seen == 9);
 }
 
-TEST_CASE("SGD: the first step sets the buffer, nesterov looks ahead") {
+TEST_CASE("O01, O02: SGD's first step sets the buffer, nesterov looks ahead") {
   CHECK(agree(path<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.5}, {1, 1, 0.5}),
               {0.9, 0.76, 0.609}));
   CHECK(agree(path<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true}, {1, 1, 0.5}),
               {0.81, 0.539, 0.2901}));
 }
 
-TEST_CASE("Adam: where eps stands, and that AdamW is another") {
+TEST_CASE("O04, O06: where Adam's eps stands, and that AdamW is another") {
   CHECK(agree(path<optim::Adam>(optim::AdamOptions{.lr = 0.1}, {1e-8, 1e-8}), {0.95, 0.9}, 1e-10));
   CHECK(agree(path<optim::Adam>(optim::AdamOptions{.lr = 0.1, .weight_decay = 0.1}, {1, 1}),
               {0.9000000009090909, 0.8000248483897221}, 1e-10));
@@ -189,7 +189,7 @@ TEST_CASE("amsgrad remembers the largest second moment") {
   CHECK_FALSE(agree(path<optim::Adam>(plain, gradients), expected, 1e-10));
 }
 
-TEST_CASE("a parameter without a gradient does not move, one with a zero gradient does") {
+TEST_CASE("O07: a parameter without a gradient does not move, one with a zero gradient does") {
   const Values gradients{1, none, 0};
   CHECK(agree(path<optim::Adam>(optim::AdamOptions{.lr = 0.1, .weight_decay = 0.1}, gradients),
               {0.9000000009090909, 0.9000000009090909, 0.8271464230507924}, 1e-10));
@@ -271,7 +271,7 @@ TEST_CASE("groups have options of their own") {
   CHECK_FALSE(b.grad().defined());
 }
 
-TEST_CASE("a tied parameter is updated once, with the sum of its uses") {
+TEST_CASE("O12: a tied parameter is updated once, with the sum of its uses") {
   const Tensor p = zeros({1}, leaf64);
   struct Tied : nn::Module {
     Tensor a, b;
@@ -282,9 +282,17 @@ TEST_CASE("a tied parameter is updated once, with the sum of its uses") {
   (module.a * 2 + module.b * 3).sum().backward();
   opt.step();
   CHECK(p.item() == doctest::Approx(-0.5));
+
+  const Tensor x = zeros({1}, leaf64);
+  CHECK(mentions(error_of([&] { optim::SGD({x, x}, {.lr = 0.1}); }), "more than once"));
+  optim::SGD one({x}, {.lr = 0.1});
+  CHECK(mentions(error_of([&] { one.add_param_group({x}, {.lr = 0.1}); }), "more than once"));
+  x.set_grad(ones({1}, {.dtype = Float64}));
+  one.step();
+  CHECK(x.item() == doctest::Approx(-0.1));
 }
 
-TEST_CASE("resuming is exact to the bit, whatever the new optimizer was constructed with") {
+TEST_CASE("O09: resuming is exact to the bit, whatever the new optimizer was constructed with") {
   const Values gradients{1, -0.5, 0.25, 2, -1};
   const auto run = [&](std::size_t from, std::size_t to, const Tensor& p, optim::Optimizer& opt) {
     for (std::size_t i = from; i < to; ++i) {

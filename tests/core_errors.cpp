@@ -27,6 +27,11 @@ TEST_CASE("misuse of elementwise ops") {
       {[&] { logical_and(whole, flag); }, "logical_and: needs Bool tensors, got Int64 [2]; compare it first (x != 0)"},
       {[&] { logical_not(whole); }, "logical_not: needs Bool tensors, got Int64 [2]; compare it first (x != 0)"},
       {[&] { clamp(a, {}); }, "clamp: needs a minimum or a maximum"},
+      {[&] { clamp(a, Tensor(), Tensor()); }, "clamp: needs a minimum or a maximum"},
+      {[&] { clamp(flag, flag); }, "clamp: has no meaning for Bool [2]; convert it with to()"},
+      {[&] { clamp(a, b); },
+       "clamp: shapes [2, 3] and [2, 4] do not broadcast: 3 against 4 in dim -1; sizes must be equal, or one of them "
+       "1"},
       {[&] { pow(whole, -1); }, "pow: integers have no negative powers, got exponent -1; convert with to(Float32)"},
   });
 }
@@ -75,6 +80,13 @@ TEST_CASE("misuse of reductions, rows and masks") {
          sum(a, {1, -1});
        },
        "sum: dim -1 is named twice in [1, -1]"},
+      {[&] { var(whole); }, "var: needs Float32 or Float64, got Int64 [2]; convert with to(Float32)"},
+      {[&] {
+         a.std({0, 0});
+       },
+       "std: dim 0 is named twice in [0, 0]"},
+      {[&] { logsumexp(a, 5); }, "logsumexp: dim 5 is outside a tensor of rank 2; it must be in [-2, 1]"},
+      {[&] { cumsum(a, -3); }, "cumsum: dim -3 is outside a tensor of rank 2; it must be in [-2, 1]"},
       {[&] { mean(whole); }, "mean: needs Float32 or Float64, got Int64 [2]; convert with to(Float32)"},
       {[&] {
          amax(zeros({0, 3}));
@@ -100,11 +112,17 @@ TEST_CASE("misuse of reductions, rows and masks") {
        "masked_softmax: the mask must be Bool, got Int64 [2]; compare it (mask != 0)"},
       {[&] { masked_softmax(a, flag); }, "masked_softmax: the mask [2] does not broadcast to [2, 3]"},
       {[&] { masked_fill(a, a, 0); }, "masked_fill: the mask must be Bool, got Float32 [2, 3]; compare it (mask != 0)"},
-      {[&] { masked_fill(a, flag, 0); }, "masked_fill: the mask [2] does not broadcast to [2, 3]"},
+      {[&] { masked_fill(a, flag, 0); },
+       "masked_fill: shapes [2, 3] and [2] do not broadcast: 3 against 2 in dim -1; sizes must be equal, or one of "
+       "them 1"},
       {[&] {
-         masked_fill(ones({3}), ones({2, 3}) > 0, 0);
+         ones({3}).masked_fill_(ones({2, 3}) > 0, 0);
        },
-       "masked_fill: the mask [2, 3] does not broadcast to [3]"},
+       "masked_fill_: the result [2, 3] does not fit into [3]"},
+      {[&] { masked_fill(a, a > 0, ones({3})); },
+       "masked_fill: the value must have no dims, got [3]; where(mask, value, x) takes any"},
+      {[&] { masked_fill(whole, whole > 0, tensor(0.5)); },
+       "masked_fill: a value of Float32 does not fit a tensor of Int64"},
       {[&] { masked_fill(whole, flag, 0.5); }, "masked_fill: the value 0.5 does not fit a tensor of Int64"},
       {[&] { where(whole, a, a); }, "where: the mask must be Bool, got Int64 [2]; compare it (mask != 0)"},
       {[&] { tril(ones({3})); }, "tril: needs at least two dims, got [3]"},
@@ -118,6 +136,19 @@ TEST_CASE("misuse of norms, losses and embedding") {
       {[&] { layer_norm(a, ones({3}, {.dtype = Float64})); },
        "layer_norm: dtypes differ: x is Float32, weight or bias Float64"},
       {[&] { layer_norm(tensor(1.0)); }, "layer_norm: needs a last dim to normalise, got []"},
+      {[&] {
+         layer_norm(a, ones({4, 3}));
+       },
+       "layer_norm: the normalized shape [4, 3] is not what [2, 3] ends with"},
+      {[&] {
+         layer_norm(a, {1, 2, 3});
+       },
+       "layer_norm: the normalized shape [1, 2, 3] is not what [2, 3] ends with"},
+      {[&] { layer_norm(a, Shape()); }, "layer_norm: the normalized shape [] is not what [2, 3] ends with"},
+      {[&] {
+         layer_norm(a, ones({2, 3}), ones({3}));
+       },
+       "layer_norm: weight and bias must be [2, 3] for [2, 3], got [3]"},
       {[&] { layer_norm(a, {}, {}, -1); }, "layer_norm: eps must not be negative, got -1"},
       {[&] {
          mse_loss(ones({4}), ones({4, 1}));
@@ -135,9 +166,41 @@ TEST_CASE("misuse of norms, losses and embedding") {
       {[&] {
          cross_entropy(ones({2, 3, 4}), ones({2, 3}, {.dtype = Int64}));
        },
-       "cross_entropy: needs logits [N, classes] and targets [N], got [2, 3, 4] and [2, 3]; flatten the leading dims "
-       "with "
-       "reshape({-1, classes}) and reshape({-1})"},
+       "cross_entropy: needs logits [N, classes, ...] and targets [N, ...], got [2, 3, 4] and [2, 3]; the classes "
+       "stand in "
+       "dim 1, bring them there with transpose(1, -1)"},
+      {[&] { cross_entropy(a, a, {.ignore_index = 1}); },
+       "cross_entropy: ignore_index 1 has no meaning for targets that are distributions"},
+      {[&] { cross_entropy(ones({}), ones({})); }, "cross_entropy: needs logits [N, classes, ...], got []"},
+      {[&] {
+         cross_entropy(ones({2, 0}), ones({2, 0}));
+       },
+       "cross_entropy: there are no classes in [2, 0]"},
+      {[&] {
+         nll_loss(a, tensor({0, -1}));
+       },
+       "nll_loss: target -1 at position 1 is outside the 3 classes of [2, 3]; ignore_index is -100"},
+      {[&] {
+         nll_loss(a, tensor({0, 1, 2}));
+       },
+       "nll_loss: needs log-probabilities [N, classes, ...] and targets [N, ...], got [2, 3] and [3]; the classes "
+       "stand in "
+       "dim 1, bring them there with transpose(1, -1)"},
+      {[&] {
+         nll_loss(tensor({{1, 2}}), tensor({0}));
+       },
+       "nll_loss: needs Float32 or Float64, got Int64 [1, 2]; convert with to(Float32)"},
+      {[&] {
+         nll_loss(a, tensor({0, 1}), {.weight = ones({3, 1})});
+       },
+       "nll_loss: the class weight must be [3], got [3, 1]"},
+      {[&] { kl_div(a, ones({3})); },
+       "kl_div: shapes differ: input is [2, 3], target is [3]; a silent broadcast would compare every row with every "
+       "other"},
+      {[&] { binary_cross_entropy_with_logits(a, a, {.pos_weight = ones({2})}); },
+       "binary_cross_entropy_with_logits: the pos_weight [2] does not broadcast to [2, 3]"},
+      {[&] { binary_cross_entropy_with_logits(a, Tensor()); },
+       "binary_cross_entropy_with_logits: the target is an undefined tensor"},
       {[&] {
          cross_entropy(a, tensor({0, 1}), {.label_smoothing = 1.5});
        },

@@ -94,6 +94,11 @@ void functions(std::vector<OpRow>& rows) {
   rows.push_back(one("silu", "", s, [](auto& x) { return silu(x); }));
   rows.push_back(one("clamp", "both bounds", s, [](auto& x) { return clamp(x, -0.7, 0.9); }));
   rows.push_back(one("clamp", "one bound", s, [](auto& x) { return clamp(x, {}, 0.3); }));
+  rows.push_back(three("clamp", "between tensors", s, {3}, {2, 1},
+                       [](auto& x, auto& lo, auto& hi) { return clamp(x, lo, hi) + clamp(x, lo, lo + 0.5); }));
+  rows.push_back(two("clamp", "from below", {3}, s, [](auto& x, auto& lo) { return clamp(x, lo); }));
+  rows.push_back(two("clamp", "from above", s, {}, [](auto& x, auto& hi) { return clamp(x, {}, hi); }));
+  rows.push_back(one("softplus", "", s, [](auto& x) { return softplus(x); }));
   rows.push_back(
       one("to", "there and back", s, [](auto& x) { return x.to(Float64) + (x * 0).to(Float32).to(Float64); }));
   rows.push_back(one("dropout", "the same field each time", {5, 4}, [](auto& x) {
@@ -109,6 +114,16 @@ void rows_of_numbers(std::vector<OpRow>& rows) {
   rows.push_back(one("sum", "keepdim", deep, [](auto& x) { return sum(x, {1}, true); }));
   rows.push_back(one("mean", "all", s, [](auto& x) { return mean(x); }));
   rows.push_back(one("mean", "a dim in front", deep, [](auto& x) { return mean(x, {0}); }));
+  rows.push_back(one("var", "all", s, [](auto& x) { return var(x); }));
+  rows.push_back(one("var", "two dims apart", deep, [](auto& x) { return var(x, {0, -1}, 0); }));
+  rows.push_back(one("var", "keepdim", deep, [](auto& x) { return var(x, {1}, 2, true); }));
+  rows.push_back(one("std", "all", {2, 5}, [](auto& x) { return gradus::std(x, false); }));
+  rows.push_back(one("std", "along the last", {2, 3, 3}, [](auto& x) { return gradus::std(x, -1); }));
+  rows.push_back(one("logsumexp", "all", s, [](auto& x) { return logsumexp(x, {}); }));
+  rows.push_back(one("logsumexp", "two dims apart", deep, [](auto& x) { return logsumexp(x, {0, 2}); }));
+  rows.push_back(one("logsumexp", "keepdim", deep, [](auto& x) { return logsumexp(x, 1, true); }));
+  rows.push_back(one("cumsum", "first dim", s, [](auto& x) { return cumsum(x, 0); }));
+  rows.push_back(one("cumsum", "middle dim", deep, [](auto& x) { return cumsum(x, -2); }));
   rows.push_back(one("amax", "all", s, [](auto& x) { return amax(x); }));
   rows.push_back(one("amax", "a dim", deep, [](auto& x) { return amax(x, {1}, true); }));
   rows.push_back(one("amin", "two dims", deep, [](auto& x) { return amin(x, {0, 2}); }));
@@ -130,8 +145,14 @@ void rows_of_numbers(std::vector<OpRow>& rows) {
       two("layer_norm", "with a bias alone", {3, 4}, {4}, [](auto& x, auto& b) { return layer_norm(x, {}, b, 0.1); }));
   rows.push_back(
       two("layer_norm", "with a weight alone", {3, 4}, {4}, [](auto& x, auto& w) { return layer_norm(x, w); }));
+  rows.push_back(three("layer_norm", "two dims with weight and bias", {2, 2, 3}, {2, 3}, {2, 3},
+                       [](auto& x, auto& w, auto& b) { return layer_norm(x, w, b, 0.1); }));
+  rows.push_back(one("layer_norm", "every dim", {2, 3}, [](auto& x) { return layer_norm(x, {2, 3}); }));
   rows.push_back(one("layer_norm", "plain", {3, 4}, [](auto& x) { return layer_norm(x); }));
   rows.push_back(one("masked_fill", "", s, [](auto& x) { return masked_fill(x, mask_of({3, 4}), 7); }));
+  rows.push_back(two("masked_fill", "a tensor, in a mask that is larger", {3, 1}, {}, [](auto& x, auto& v) {
+    return masked_fill(x, mask_of({2, 3, 4}), v);
+  }));
   rows.push_back(one("masked_fill", "tril", s, [](auto& x) { return tril(x, 1); }));
   rows.push_back(one("masked_fill", "triu", deep, [](auto& x) { return triu(x, -1); }));
   rows.push_back(two("where", "broadcast", {3, 1}, {4}, [](auto& a, auto& b) {
@@ -147,6 +168,30 @@ void rows_of_numbers(std::vector<OpRow>& rows) {
   }));
   rows.push_back(one("cross_entropy", "one row", {4},
                      [](auto& x) { return cross_entropy(x, tensor(3), {.reduction = Reduction::Sum}); }));
+  rows.push_back(one("cross_entropy", "places with classes in dim 1", {2, 3, 2, 2}, [](auto& x) {
+    return cross_entropy(x, tensor({{{2, -100}, {0, 1}}, {{1, 1}, {2, 0}}}),
+                         {.label_smoothing = 0.2, .weight = f64({1, 2, 3}), .reduction = Reduction::None});
+  }));
+  rows.push_back(two("weighted", "cross_entropy of distributions", {2, 3, 2}, {2, 3, 2}, [](auto& x, auto& q) {
+    return cross_entropy(x, q, {.label_smoothing = 0.2, .weight = f64({1, 2, 3})});
+  }));
+  rows.push_back(two("weighted", "cross_entropy of one distribution", {3}, {3},
+                     [](auto& x, auto& q) { return cross_entropy(x, q, {.reduction = Reduction::Sum}); }));
+  rows.push_back(two("weighted", "binary_cross_entropy_with_logits", s, s, [](auto& x, auto& t) {
+    return binary_cross_entropy_with_logits(x, t, {.weight = f64({1, 2, 3, 4}), .pos_weight = f64({{1}, {2}, {3}})});
+  }));
+  rows.push_back(one("embedding", "nll_loss", s, [](auto& x) {
+    return nll_loss(x * x, tensor({2, -1, 0}), {.ignore_index = -1, .weight = f64({1, 2, 3, 4})});
+  }));
+  rows.push_back(one("embedding", "nll_loss of places", {2, 3, 2}, [](auto& x) {
+    return nll_loss(x * x, tensor({{2, 1}, {-100, 0}}), {.reduction = Reduction::None});
+  }));
+  rows.push_back(two(
+      "log", "kl_div", s, s, [](auto& x, auto& t) { return kl_div(x, t, {.reduction = Reduction::BatchMean}); }, 0.5,
+      2));
+  rows.push_back(two("exp", "kl_div", s, s, [](auto& x, auto& t) {
+    return kl_div(x, t, {.reduction = Reduction::None, .log_target = true});
+  }));
   rows.push_back(two("square", "mse_loss", s, s, [](auto& a, auto& b) { return mse_loss(a, b); }));
 }
 

@@ -347,6 +347,13 @@ Tensor silu(const Tensor& a) {
                 }));
 }
 
+// y = log(1 + eˣ) :  dx = G·σ(x)
+Tensor softplus(const Tensor& a) {
+  const Tensor x = as_float(a, "softplus");
+  return record("softplus", apply(Unary::Softplus, x, "softplus"),
+                wrt(x, saving(x), [](const Tensor& g, const Tensor& X) { return g * sigmoid(X); }));
+}
+
 // y = min(max(x, lo), hi) :  dx = G where lo ≤ x ≤ hi, else 0
 Tensor clamp(const Tensor& a, std::optional<Scalar> min, std::optional<Scalar> max) {
   check_defined(a, "clamp", "the tensor");
@@ -357,6 +364,42 @@ Tensor clamp(const Tensor& a, std::optional<Scalar> min, std::optional<Scalar> m
   return record("clamp", apply(Unary::Clamp, x, "clamp", lo, hi),
                 wrt(x, saving(x),
                     [lo, hi](const Tensor& g, const Tensor& X) { return where(logical_and(X >= lo, X <= hi), g, 0); }));
+}
+
+namespace {
+
+/// A bound of clamp in x's dtype; `none`, beyond every number, where there is no bound.
+Tensor bound_or(const Tensor& bound, DType dtype, Scalar none) {
+  return bound.defined() ? to(bound, dtype) : full({}, none, {.dtype = dtype});
+}
+
+}  // namespace
+
+// y = min(max(x, lo), hi) :  dx = G where lo ≤ x ≤ hi,  dlo = G where x < lo ≤ hi,  dhi = G where x > hi or hi < lo
+Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max) {
+  check_defined(x, "clamp", "the tensor");
+  check(min.defined() || max.defined(), "clamp", "needs a minimum or a maximum");
+  DType dtype = x.dtype();
+  for (const Tensor& bound : {min, max})
+    if (bound.defined()) dtype = promote(dtype, bound.dtype());
+  check(dtype != Bool, "clamp", "has no meaning for ", dtype, " ", x, "; convert it with to()");
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  using Whole = std::numeric_limits<std::int64_t>;
+  const Tensor a = to(x, dtype), lo = bound_or(min, dtype, is_floating(dtype) ? Scalar(-infinity) : Whole::min()),
+               hi = bound_or(max, dtype, is_floating(dtype) ? Scalar(infinity) : Whole::max());
+  return record(
+      "clamp", apply(Binary::Minimum, apply(Binary::Maximum, a, lo, "clamp"), hi, "clamp"),
+      wrt(a, saving(a, lo, hi),
+          [s = a.shape()](const Tensor& g, const Tensor& A, const Tensor& L, const Tensor& H) {
+            return sum_to(where(logical_and(A >= L, A <= H), g, 0), s);
+          }),
+      wrt(lo, saving(a, lo, hi),
+          [s = lo.shape()](const Tensor& g, const Tensor& A, const Tensor& L, const Tensor& H) {
+            return sum_to(where(logical_and(A < L, L <= H), g, 0), s);
+          }),
+      wrt(hi, saving(a, lo, hi), [s = hi.shape()](const Tensor& g, const Tensor& A, const Tensor& L, const Tensor& H) {
+        return sum_to(where(logical_or(A > H, H < L), g, 0), s);
+      }));
 }
 
 // ---- comparisons

@@ -35,9 +35,24 @@ Tensor like(Scalar value, const Tensor& x, const char* op) {
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
   check_defined(x, "masked_fill", "the tensor");
   check_mask(mask, "masked_fill");
-  check(detail::broadcasts_to(mask.shape(), x.shape()), "masked_fill", "the mask ", mask, " does not broadcast to ", x);
-  return record("masked_fill", choose(mask, like(value, x, "masked_fill"), x, x.shape()),
-                wrt(x, saving(mask), [](const Tensor& g, const Tensor& M) { return masked_fill(g, M, 0); }));
+  return masked_fill(x, mask, like(value, x, "masked_fill"));
+}
+
+// and dvalue = Σ(mask ? G : 0)
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
+  check_defined(x, "masked_fill", "the tensor");
+  check_mask(mask, "masked_fill");
+  check_defined(value, "masked_fill", "the value");
+  check(value.dim() == 0, "masked_fill", "the value must have no dims, got ", value,
+        "; where(mask, value, x) takes any");
+  check(is_floating(x.dtype()) || !is_floating(value.dtype()), "masked_fill", "a value of ", value.dtype(),
+        " does not fit a tensor of ", x.dtype());
+  const Shape shape = detail::broadcast_shapes(x.shape(), mask.shape(), "masked_fill");
+  const Tensor number = to(value, x.dtype());
+  return record("masked_fill", choose(mask, number, x, shape),
+                wrt(x, saving(mask),
+                    [s = x.shape()](const Tensor& g, const Tensor& M) { return sum_to(masked_fill(g, M, 0), s); }),
+                wrt(number, saving(mask), [](const Tensor& g, const Tensor& M) { return sum(where(M, g, 0)); }));
 }
 
 // y = c ? a : b :  da = c ? G : 0,  db = c ? 0 : G

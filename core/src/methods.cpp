@@ -33,6 +33,7 @@ Tensor Tensor::minimum(const Tensor& other) const { return gradus::minimum(*this
 Tensor Tensor::clamp(std::optional<Scalar> min, std::optional<Scalar> max) const {
   return gradus::clamp(*this, min, max);
 }
+Tensor Tensor::clamp(const Tensor& min, const Tensor& max) const { return gradus::clamp(*this, min, max); }
 Tensor Tensor::eq(const Tensor& other) const { return gradus::eq(*this, other); }
 Tensor Tensor::ne(const Tensor& other) const { return gradus::ne(*this, other); }
 Tensor Tensor::lt(const Tensor& other) const { return gradus::lt(*this, other); }
@@ -49,6 +50,14 @@ Tensor Tensor::sum() const { return gradus::sum(*this); }
 Tensor Tensor::sum(const Shape& dims, bool keepdim) const { return gradus::sum(*this, dims, keepdim); }
 Tensor Tensor::mean() const { return gradus::mean(*this); }
 Tensor Tensor::mean(const Shape& dims, bool keepdim) const { return gradus::mean(*this, dims, keepdim); }
+Tensor Tensor::var(const Shape& dims, std::int64_t correction, bool keepdim) const {
+  return gradus::var(*this, dims, correction, keepdim);
+}
+Tensor Tensor::std(const Shape& dims, std::int64_t correction, bool keepdim) const {
+  return gradus::std(*this, dims, correction, keepdim);
+}
+Tensor Tensor::logsumexp(const Shape& dims, bool keepdim) const { return gradus::logsumexp(*this, dims, keepdim); }
+Tensor Tensor::cumsum(std::int64_t dim) const { return gradus::cumsum(*this, dim); }
 Tensor Tensor::amax(const Shape& dims, bool keepdim) const { return gradus::amax(*this, dims, keepdim); }
 Tensor Tensor::amin(const Shape& dims, bool keepdim) const { return gradus::amin(*this, dims, keepdim); }
 Tensor Tensor::max() const { return gradus::max(*this); }
@@ -60,6 +69,9 @@ Tensor Tensor::bmm(const Tensor& other) const { return gradus::bmm(*this, other)
 Tensor Tensor::softmax(std::int64_t dim) const { return gradus::softmax(*this, dim); }
 Tensor Tensor::log_softmax(std::int64_t dim) const { return gradus::log_softmax(*this, dim); }
 Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const { return gradus::masked_fill(*this, mask, value); }
+Tensor Tensor::masked_fill(const Tensor& mask, const Tensor& value) const {
+  return gradus::masked_fill(*this, mask, value);
+}
 Tensor Tensor::tril(std::int64_t diagonal) const { return gradus::tril(*this, diagonal); }
 Tensor Tensor::triu(std::int64_t diagonal) const { return gradus::triu(*this, diagonal); }
 Tensor Tensor::reshape(const Shape& shape) const { return gradus::reshape(*this, shape); }

@@ -11,12 +11,13 @@ using detail::packed;
 
 namespace {
 
-/// x̂ and 1/√(var + eps), with their own history: for gradients of gradients.
+/// x̂ and 1/√(var + eps), with their own history: for gradients of gradients. Beside a mean far greater than the
+/// deviation its rounding shows: it is taken away as well.
 struct Normalized {
   Tensor x_hat, rstd;
 };
 Normalized normalize(const Tensor& x, double eps) {
-  const Tensor centered = x - mean(x, {-1}, true);
+  const Tensor near = x - mean(x, {-1}, true), centered = near - mean(near, {-1}, true);
   const Tensor rstd = rsqrt(mean(square(centered), {-1}, true) + eps);
   return {centered * rstd, rstd};
 }
@@ -30,6 +31,8 @@ const void* pointer_or_null(const Tensor& x) { return x.defined() ? detail::poin
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   check_defined(x, "layer_norm", "the tensor");
   check_floating(x, "layer_norm");
+  if (const Tensor& like = weight.defined() ? weight : bias; like.defined() && like.dim() > 1)
+    return layer_norm(x, like.shape(), weight, bias, eps);
   check(x.dim() >= 1 && x.size(-1) > 0, "layer_norm", "needs a last dim to normalise, got ", x);
   check(eps >= 0, "layer_norm", "eps must not be negative, got ", eps);
   const std::int64_t n = x.size(-1), rows = x.numel() / n;
@@ -40,7 +43,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   }
   const Tensor source = packed(x), gamma = weight.defined() ? packed(weight) : weight,
                beta = bias.defined() ? packed(bias) : bias;
-  Tensor y = detail::make(x.shape(), x.dtype()), mean = detail::make({rows}, x.dtype()),
+  Tensor y = detail::make(x.shape(), x.dtype()), mean = detail::make({rows, 2}, x.dtype()),
          rstd = detail::make({rows}, x.dtype());
   kernels::layer_norm(x.dtype(), rows, n, detail::pointer(source), pointer_or_null(gamma), pointer_or_null(beta), eps,
                       detail::mutable_pointer(y), detail::mutable_pointer(mean), detail::mutable_pointer(rstd));
@@ -81,6 +84,27 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   }
   return record("layer_norm", y, wrt(x, saving(x, mean, rstd, weight), dx), wrt(weight, saving(x, mean, rstd), dgamma),
                 wrt(bias, dbeta));
+}
+
+// Several dims are one, seen row-major.
+Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias,
+                  double eps) {
+  check_defined(x, "layer_norm", "the tensor");
+  const int dims = normalized_shape.size(), before = x.shape().size() - dims;
+  check(dims > 0 && before >= 0 && Shape(x.shape().begin() + before, x.shape().end()) == normalized_shape, "layer_norm",
+        "the normalized shape ", normalized_shape, " is not what ", x, " ends with");
+  for (const Tensor& t : {weight, bias})
+    check(!t.defined() || t.shape() == normalized_shape, "layer_norm", "weight and bias must be ", normalized_shape,
+          " for ", x, ", got ", t.defined() ? t.shape() : Shape());
+  if (dims == 1) return layer_norm(x, weight, bias, eps);
+  const std::int64_t n = normalized_shape.numel();
+  check(n > 0, "layer_norm", "there is nothing to normalise in ", x);
+  const auto flat = [n](const Tensor& t) { return t.defined() ? reshape(t, {n}) : t; };
+  return reshape(layer_norm(reshape(x, {x.numel() / n, n}), flat(weight), flat(bias), eps), x.shape());
+}
+
+Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, double eps) {
+  return layer_norm(x, normalized_shape, {}, {}, eps);
 }
 
 }  // namespace gradus

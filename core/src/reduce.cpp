@@ -4,71 +4,21 @@
 #include <gradus/mask.h>
 #include <gradus/reduce.h>
 
-#include <array>
-
-#include "internal.h"
+#include "reduced.h"
 
 namespace gradus {
 
 using detail::packed;
+using detail::Reduced;
+using detail::repeat;
 using kernels::Reduce;
 
 namespace {
 
-/// Which dims are reduced, and the shapes before and after.
-struct Reduction {
-  std::array<bool, Shape::max_rank> reduced{};
-  Shape kept;     // the result without the reduced dims
-  Shape keepdim;  // the result with them, of size 1
-  std::int64_t count = 1;
-
-  Reduction(const Tensor& x, const Shape& dims, const char* op) {
-    const int rank = x.shape().size();
-    if (dims.empty()) reduced.fill(true);
-    for (const std::int64_t dim : dims) {
-      const auto d = static_cast<std::size_t>(wrap_dim(dim, rank, op));
-      check(!reduced[d], op, "dim ", dim, " is named twice in ", dims);
-      reduced[d] = true;
-    }
-    for (int i = 0; i < rank; ++i) {
-      const bool gone = reduced[static_cast<std::size_t>(i)];
-      if (gone) count *= x.shape()[i];
-      if (!gone) kept.push_back(x.shape()[i]);
-      keepdim.push_back(gone ? 1 : x.shape()[i]);
-    }
-  }
-  const Shape& result(bool keep) const { return keep ? keepdim : kept; }
-};
-
-/// The kernel on x seen as [outer, n, inner]. Where the reduced dims are not neighbours they are brought to the end.
-Tensor run(Reduce op, const Tensor& x, const Reduction& r, bool keep) {
+/// The kernel over some dims.
+Tensor run(Reduce op, const Tensor& x, const Reduced& r, bool keep) {
   if (x.dtype() == Bool) return to(run(op, to(x, Int64), r, keep), Bool);
-  const Shape& s = x.shape();
-  std::int64_t outer = 1, n = 1, inner = 1;
-  bool neighbours = true;
-  for (int i = 0; i < s.size(); ++i) {
-    const bool gone = r.reduced[static_cast<std::size_t>(i)];
-    if (s[i] == 1) continue;
-    if (gone) {
-      neighbours &= inner == 1;
-      n *= s[i];
-    } else {
-      (n == 1 ? outer : inner) *= s[i];
-    }
-  }
-  Tensor source = x;
-  if (!neighbours) {
-    Shape order;
-    for (const bool gone : {false, true})
-      for (int i = 0; i < s.size(); ++i)
-        if (r.reduced[static_cast<std::size_t>(i)] == gone) order.push_back(i);
-    const NoGradGuard guard;
-    source = permute(x, order);
-    n = r.count;
-    outer = r.kept.numel();
-    inner = 1;
-  }
-  source = packed(source);
+  const auto [source, outer, n, inner] = detail::blocks(x, r);
   Tensor y = detail::make(r.result(keep), x.dtype());
   if (y.numel() > 0) {
     if (r.count == 0) {
@@ -80,9 +30,6 @@ Tensor run(Reduce op, const Tensor& x, const Reduction& r, bool keep) {
   return y;
 }
 
-/// The adjoint of a sum: g repeated along the reduced dims.
-Tensor repeat(const Tensor& g, const Shape& keepdim, const Shape& shape) { return expand(reshape(g, keepdim), shape); }
-
 }  // namespace
 
 Tensor sum(const Tensor& x) { return sum(x, {}); }
@@ -91,7 +38,7 @@ Tensor sum(const Tensor& x) { return sum(x, {}); }
 Tensor sum(const Tensor& x, const Shape& dims, bool keepdim) {
   check_defined(x, "sum", "the tensor");
   if (x.dtype() == Bool) return sum(to(x, Int64), dims, keepdim);
-  const Reduction r(x, dims, "sum");
+  const Reduced r(x, dims, "sum");
   return record("sum", run(Reduce::Sum, x, r, keepdim),
                 wrt(x, [k = r.keepdim, s = x.shape()](const Tensor& g) { return repeat(g, k, s); }));
 }
@@ -102,7 +49,7 @@ Tensor mean(const Tensor& x) { return mean(x, {}); }
 Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
   check_defined(x, "mean", "the tensor");
   check_floating(x, "mean");
-  const Reduction r(x, dims, "mean");
+  const Reduced r(x, dims, "mean");
   const auto n = static_cast<double>(r.count);
   const Tensor total = run(Reduce::Sum, x, r, keepdim);
   return record("mean", detail::apply(kernels::Unary::DivScalar, total, "mean", n),
@@ -114,7 +61,7 @@ namespace {
 // y = max x :  dx = G/m where x = y, m being how many are equal to y
 Tensor extreme(Reduce op, const char* name, const Tensor& x, const Shape& dims, bool keepdim) {
   check_defined(x, name, "the tensor");
-  const Reduction r(x, dims, name);
+  const Reduced r(x, dims, name);
   check(r.count > 0, name, "there is no element to choose from in ", x);
   return record(name, run(op, x, r, keepdim),
                 wrt(x, saving(x, output), [k = r.keepdim, dims](const Tensor& g, const Tensor& X, const Tensor& Y) {
@@ -178,12 +125,12 @@ ValuesAndIndices min(const Tensor& x, std::int64_t dim, bool keepdim) {
 
 bool any(const Tensor& x) {
   check(x.dtype() == Bool, "any", "needs a Bool tensor, got ", x.dtype(), " ", x);
-  return x.numel() > 0 && run(Reduce::Max, x, Reduction(x, {}, "any"), false).item<bool>();
+  return x.numel() > 0 && run(Reduce::Max, x, Reduced(x, {}, "any"), false).item<bool>();
 }
 
 bool all(const Tensor& x) {
   check(x.dtype() == Bool, "all", "needs a Bool tensor, got ", x.dtype(), " ", x);
-  return x.numel() == 0 || run(Reduce::Min, x, Reduction(x, {}, "all"), false).item<bool>();
+  return x.numel() == 0 || run(Reduce::Min, x, Reduced(x, {}, "all"), false).item<bool>();
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {

@@ -3,6 +3,7 @@
 // repeats. G is the upstream gradient; for a broadcast operand its gradient is summed back to the operand's shape.
 #include <gradus/tensor.h>
 
+#include <concepts>
 #include <optional>
 
 namespace gradus {
@@ -66,8 +67,17 @@ enum class GeluApproximation { None, Tanh };
 GRADUS_API Tensor gelu(const Tensor& x, GeluApproximation approximate = GeluApproximation::None);
 /// x·σ(x) : dx = G·σ·(1 + x·(1 - σ))
 GRADUS_API Tensor silu(const Tensor& x);
+/// log(1 + eˣ), accurate in both tails : dx = G·σ(x). (torch.nn.functional.softplus)
+GRADUS_API Tensor softplus(const Tensor& x);
 /// min(max(x, min), max) : dx = G where min ≤ x ≤ max, else 0. Error without any bound.
 GRADUS_API Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = {});
+/// The same with bounds that are tensors (broadcast; an undefined one is no bound): dx = G where min ≤ x ≤ max, dmin =
+/// G where x < min ≤ max, dmax = G where x > max or max < min, else 0. Equals give to x; of crossed bounds max wins.
+GRADUS_API Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max);
+template <std::same_as<Tensor> T>
+Tensor clamp(const T& x, const T& min) {
+  return clamp(x, min, T());
+}
 
 /// Comparisons give Bool and have no gradient.
 GRADUS_API Tensor eq(const Tensor& a, const Tensor& b);

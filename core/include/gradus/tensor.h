@@ -5,6 +5,7 @@
 #include <gradus/scalar.h>
 #include <gradus/shape.h>
 
+#include <concepts>
 #include <functional>
 #include <initializer_list>
 #include <optional>
@@ -135,6 +136,7 @@ class GRADUS_API Tensor {
   Tensor maximum(const Tensor& other) const;
   Tensor minimum(const Tensor& other) const;
   Tensor clamp(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
+  Tensor clamp(const Tensor& min, const Tensor& max) const;
   Tensor eq(const Tensor& other) const;
   Tensor ne(const Tensor& other) const;
   Tensor lt(const Tensor& other) const;
@@ -153,6 +155,18 @@ class GRADUS_API Tensor {
   Tensor sum(const Shape& dims, bool keepdim = false) const;
   Tensor mean() const;
   Tensor mean(const Shape& dims, bool keepdim = false) const;
+  Tensor var(const Shape& dims = {}, std::int64_t correction = 1, bool keepdim = false) const;
+  template <std::same_as<bool> B>
+  Tensor var(B unbiased) const {
+    return var(Shape(), unbiased ? 1 : 0);
+  }
+  Tensor std(const Shape& dims = {}, std::int64_t correction = 1, bool keepdim = false) const;
+  template <std::same_as<bool> B>
+  Tensor std(B unbiased) const {
+    return this->std(Shape(), unbiased ? 1 : 0);
+  }
+  Tensor logsumexp(const Shape& dims, bool keepdim = false) const;
+  Tensor cumsum(std::int64_t dim) const;
   Tensor amax(const Shape& dims = {}, bool keepdim = false) const;
   Tensor amin(const Shape& dims = {}, bool keepdim = false) const;
   Tensor max() const;
@@ -166,6 +180,7 @@ class GRADUS_API Tensor {
   Tensor softmax(std::int64_t dim) const;
   Tensor log_softmax(std::int64_t dim) const;
   Tensor masked_fill(const Tensor& mask, Scalar value) const;
+  Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
   Tensor tril(std::int64_t diagonal = 0) const;
   Tensor triu(std::int64_t diagonal = 0) const;
 

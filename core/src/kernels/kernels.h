@@ -33,6 +33,7 @@ enum class Unary : std::uint8_t {
   Gelu,        // x·Φ(x)
   GeluTanh,    // the tanh approximation
   Silu,        // x·sigmoid(x)
+  Softplus,    // ln(1 + eˣ)
   AddScalar,   // x + p
   MulScalar,   // x · p
   DivScalar,   // x / p
@@ -62,6 +63,11 @@ enum class Binary : std::uint8_t {
 enum class Compare : std::uint8_t { Eq, Ne, Lt, Le, Gt, Ge };
 
 enum class Reduce : std::uint8_t { Sum, Max, Min };  // Max and Min: NaN wins
+
+// Of some numbers: their mean and Σ(x - mean)².
+struct Moments {
+  double mean, squares;
+};
 
 // One run along the innermost dimension, each operand with its own stride (0 repeats one element). y may be an input,
 // element for element. The value of an element never depends on its place in the run or on the strides.
@@ -118,6 +124,10 @@ struct Table {
   void (*reduce)(Reduce op, DType dtype, i64 outer, i64 n, i64 inner, i64 i0, i64 i1, const void* x, void* y);
   // Σ x over n neighbours in double.
   double (*sum_run)(DType dtype, i64 n, const void* x);
+  // y[o, i] = Σ(x[o, r, i] - mean)²/divisor over r (its root where asked), laid out as for reduce; n > 0.
+  void (*variance)(DType dtype, i64 outer, i64 n, i64 inner, i64 i0, i64 i1, double divisor, bool root, const void* x,
+                   void* y);
+  Moments (*moments_run)(DType dtype, i64 n, const void* x);                 // of n > 0 neighbours
   void (*argmax_rows)(DType dtype, i64 rows, i64 n, const void* x, i64* y);  // first of ties, NaN wins
 
   void (*gemm)(DType dtype, const Gemm& g);
@@ -137,7 +147,9 @@ struct Table {
   void (*masked_softmax_backward)(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);
   void (*log_softmax)(DType dtype, i64 rows, i64 n, const void* x, void* y);
   void (*log_softmax_backward)(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);  // g - eʸ Σ g
-  // y = (x - mean)·rstd·gamma + beta; gamma and beta may be null; mean and rstd (one each a row) are written. Two-pass.
+  void (*logsumexp)(DType dtype, i64 rows, i64 n, const void* x, void* y);  // y[r] = ln Σ eˣ
+  // y = (x - mean)·rstd·gamma + beta; gamma and beta may be null. Written too: two numbers a row whose sum is its mean,
+  // and its rstd. Two-pass.
   void (*layer_norm)(DType dtype, i64 rows, i64 n, const void* x, const void* gamma, const void* beta, double eps,
                      void* y, void* mean, void* rstd);
   // dx = rstd·(g∘γ - mean(g∘γ) - x̂·mean(g∘γ∘x̂))
@@ -146,13 +158,15 @@ struct Table {
   // dgamma[i] = Σ g·x̂, dbeta[i] = Σ g over rows, for i in [i0, i1); either output may be null.
   void (*layer_norm_backward_params)(DType dtype, i64 rows, i64 n, i64 i0, i64 i1, const void* g, const void* x,
                                      const void* mean, const void* rstd, void* dgamma, void* dbeta);
-  // Per row r with target t = target[r]: loss[r] = w_t·(1-ε)·(lse - x_t) + ε/n·Σ_j w_j·(lse - x_j); 0 where t is
-  // `ignore`. lse[r] is written. weight (n numbers) may be null for 1.
+  // Per row r with target t = target[r]: loss[r] = w_t·(1-ε)·(lse - x_t) + ε/n·Σ_j w_j·(lse - x_j), lse = ln Σ eˣ; 0
+  // where t is `ignore`. Two numbers a row are written into top_sum: max x and Σ e^(x - max x). weight (n numbers) may
+  // be null for 1.
   void (*cross_entropy)(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore, double smoothing,
-                        const void* weight, void* loss, void* lse);
+                        const void* weight, void* loss, double* top_sum);
   // dx[r, j] = scale[r]·d loss[r]/d x[r, j], exactly 0 for ignored rows.
   void (*cross_entropy_backward)(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore,
-                                 double smoothing, const void* weight, const void* lse, const void* scale, void* dx);
+                                 double smoothing, const void* weight, const double* top_sum, const void* scale,
+                                 void* dx);
   // y[i] = dropped(first + i) ? 0 : x[i]/(1-p), for n neighbours; first is a multiple of 4.
   void (*dropout)(DType dtype, const DropoutField& field, i64 first, i64 n, const void* x, void* y);
   // n words of the Philox stream (key seed, counter offset + ...), from word `first` (a multiple of 4).
@@ -178,6 +192,9 @@ void select(DType dtype, const Shape& shape, const bool* c, const Shape& sc, con
 
 // ---- the same, cut into pieces, of the functions in the table
 void reduce(Reduce op, DType dtype, i64 outer, i64 n, i64 inner, const void* x, void* y);
+void variance(DType dtype, i64 outer, i64 n, i64 inner, double divisor, bool root, const void* x, void* y);
+/// y[o, r, i] = Σ x[o, s, i] over s ≤ r, floats summed in double; x and y are [outer, n, inner] contiguous.
+void cumsum(DType dtype, i64 outer, i64 n, i64 inner, const void* x, void* y);
 void argmax_rows(DType dtype, i64 rows, i64 n, const void* x, i64* y);
 /// `batch` products like `first`, the i-th with a, b and c moved on by a_offsets[i], b_offsets[i] and i·c_step
 /// elements. Large products are cut by rows of C, small ones bundled.
@@ -190,6 +207,7 @@ void masked_softmax(DType dtype, const Shape& shape, const void* x, const bool* 
 void masked_softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);
 void log_softmax(DType dtype, i64 rows, i64 n, const void* x, void* y);
 void log_softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);
+void logsumexp(DType dtype, i64 rows, i64 n, const void* x, void* y);
 void layer_norm(DType dtype, i64 rows, i64 n, const void* x, const void* gamma, const void* beta, double eps, void* y,
                 void* mean, void* rstd);
 void layer_norm_backward(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* gamma,
@@ -197,9 +215,9 @@ void layer_norm_backward(DType dtype, i64 rows, i64 n, const void* g, const void
 void layer_norm_backward_params(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* mean,
                                 const void* rstd, void* dgamma, void* dbeta);
 void cross_entropy(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore, double smoothing,
-                   const void* weight, void* loss, void* lse);
+                   const void* weight, void* loss, double* top_sum);
 void cross_entropy_backward(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore,
-                            double smoothing, const void* weight, const void* lse, const void* scale, void* dx);
+                            double smoothing, const void* weight, const double* top_sum, const void* scale, void* dx);
 void dropout(DType dtype, const DropoutField& field, i64 n, const void* x, void* y);
 void adam(DType dtype, i64 n, const AdamStep& s, void* param, const void* grad, void* m, void* v, void* v_max);
 void sgd(DType dtype, i64 n, const SgdStep& s, void* param, const void* grad, void* buffer);

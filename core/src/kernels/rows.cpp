@@ -84,19 +84,24 @@ void log_softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const voi
   });
 }
 
+void logsumexp(DType dtype, i64 rows, i64 n, const void* x, void* y) {
+  for_rows(rows, n,
+           [&](i64 r, i64 count) { table().logsumexp(dtype, count, n, at(x, r * n, dtype), at(y, r, dtype)); });
+}
+
 void layer_norm(DType dtype, i64 rows, i64 n, const void* x, const void* gamma, const void* beta, double eps, void* y,
                 void* mean, void* rstd) {
   for_rows(rows, n, [&](i64 r, i64 count) {
-    table().layer_norm(dtype, count, n, at(x, r * n, dtype), gamma, beta, eps, at(y, r * n, dtype), at(mean, r, dtype),
-                       at(rstd, r, dtype));
+    table().layer_norm(dtype, count, n, at(x, r * n, dtype), gamma, beta, eps, at(y, r * n, dtype),
+                       at(mean, 2 * r, dtype), at(rstd, r, dtype));
   });
 }
 
 void layer_norm_backward(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* gamma,
                          const void* mean, const void* rstd, void* dx) {
   for_rows(rows, n, [&](i64 r, i64 count) {
-    table().layer_norm_backward(dtype, count, n, at(g, r * n, dtype), at(x, r * n, dtype), gamma, at(mean, r, dtype),
-                                at(rstd, r, dtype), at(dx, r * n, dtype));
+    table().layer_norm_backward(dtype, count, n, at(g, r * n, dtype), at(x, r * n, dtype), gamma,
+                                at(mean, 2 * r, dtype), at(rstd, r, dtype), at(dx, r * n, dtype));
   });
 }
 
@@ -108,18 +113,18 @@ void layer_norm_backward_params(DType dtype, i64 rows, i64 n, const void* g, con
 }
 
 void cross_entropy(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore, double smoothing,
-                   const void* weight, void* loss, void* lse) {
+                   const void* weight, void* loss, double* top_sum) {
   for_rows(rows, n, [&](i64 r, i64 count) {
     table().cross_entropy(dtype, count, n, at(x, r * n, dtype), target + r, ignore, smoothing, weight,
-                          at(loss, r, dtype), at(lse, r, dtype));
+                          at(loss, r, dtype), top_sum + 2 * r);
   });
 }
 
 void cross_entropy_backward(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore,
-                            double smoothing, const void* weight, const void* lse, const void* scale, void* dx) {
+                            double smoothing, const void* weight, const double* top_sum, const void* scale, void* dx) {
   for_rows(rows, n, [&](i64 r, i64 count) {
     table().cross_entropy_backward(dtype, count, n, at(x, r * n, dtype), target + r, ignore, smoothing, weight,
-                                   at(lse, r, dtype), at(scale, r, dtype), at(dx, r * n, dtype));
+                                   top_sum + 2 * r, at(scale, r, dtype), at(dx, r * n, dtype));
   });
 }
 

@@ -6,47 +6,48 @@
 namespace gradus::kernels::GRADUS_ISA_NS {
 namespace {
 
-// loss = w_t·(1-ε)·(lse - x_t) + ε/n·Σ w_j·(lse - x_j). Without smoothing the sum is not taken: there x_j may be -inf.
+// loss = w_t·(1-ε)·(lse - x_t) + ε/n·Σ w_j·(lse - x_j). The differences are taken from the largest element, not from
+// lse, whose rounding would be theirs. What has no weight counts for nothing, even where x_j is -inf.
 template <class T>
 void cross_entropy_of(i64 rows, i64 n, const void* x_, const i64* target, i64 ignore, double smoothing,
-                      const void* weight_, void* loss_, void* lse_) {
+                      const void* weight_, void* loss_, double* top_sum) {
   const T* x = static_cast<const T*>(x_);
   const T* weight = static_cast<const T*>(weight_);
   T* loss = static_cast<T*>(loss_);
-  T* lse = static_cast<T*>(lse_);
   for (i64 r = 0; r < rows; ++r, x += n) {
     const T top = row_max(n, x);
-    const double log_sum = __builtin_log(sum_exp(n, x, top));
-    const double total = static_cast<double>(top) + log_sum;
-    lse[r] = static_cast<T>(total);
+    const double sum = sum_exp(n, x, top), log_sum = __builtin_log(sum);
+    top_sum[2 * r] = static_cast<double>(top);
+    top_sum[2 * r + 1] = sum;
     const i64 t = target[r];
     if (t == ignore) {
       loss[r] = 0;
       continue;
     }
-    const double target_weight = weight ? static_cast<double>(weight[t]) : 1.0;
-    double value = target_weight * (1 - smoothing) * (total - static_cast<double>(x[t]));
+    const double on_target = (weight ? static_cast<double>(weight[t]) : 1.0) * (1 - smoothing);
+    double value = 0;
+    if (on_target != 0) value = on_target * (static_cast<double>(top) - static_cast<double>(x[t]) + log_sum);
     if (smoothing != 0) {
-      Sum sum;
-      const Vec<T> base = splat(lse[r]);
+      Sum below, weights;
       each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
-        Vec<T> d = base - load_up_to(x + i, count, lse[r]);
-        if (weight) d *= load_up_to(weight + i, count, T(0));
-        sum.add(d);
+        const Vec<T> d = top - load_up_to(x + i, count, top);
+        const Vec<T> w = weight ? load_up_to(weight + i, count, T(0)) : splat(T(1));
+        below.add(w == T(0) ? Vec<T>{} : d * w);
+        weights.add(w);
       });
-      value += smoothing / static_cast<double>(n) * sum.total();
+      const double total = weight ? weights.total() : static_cast<double>(n);
+      value += smoothing / static_cast<double>(n) * (below.total() + total * log_sum);
     }
     loss[r] = static_cast<T>(value);
   }
 }
 
-// d loss/d x_j = w_t·(1-ε)·(p_j - [j = t]) + ε/n·(p_j·Σw - w_j) with p = e^(x - lse), times scale.
+// d loss/d x_j = w_t·(1-ε)·(p_j - [j = t]) + ε/n·(p_j·Σw - w_j) with p = e^(x - max x)/Σ e^(x - max x), times scale.
 template <class T>
 void cross_entropy_backward_of(i64 rows, i64 n, const void* x_, const i64* target, i64 ignore, double smoothing,
-                               const void* weight_, const void* lse_, const void* scale_, void* dx_) {
+                               const void* weight_, const double* top_sum, const void* scale_, void* dx_) {
   const T* x = static_cast<const T*>(x_);
   const T* weight = static_cast<const T*>(weight_);
-  const T* lse = static_cast<const T*>(lse_);
   const T* scale = static_cast<const T*>(scale_);
   T* dx = static_cast<T*>(dx_);
   double total_weight = static_cast<double>(n);
@@ -62,17 +63,18 @@ void cross_entropy_backward_of(i64 rows, i64 n, const void* x_, const i64* targe
       each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED { store_up_to<T>(dx + i, Vec<T>{}, count); });
       continue;
     }
-    const double s = static_cast<double>(scale[r]);
-    const double on_target = (weight ? static_cast<double>(weight[t]) : 1.0) * (1 - smoothing) * s;
-    const T of_p = static_cast<T>(on_target + each * total_weight * s);
-    const T of_w = static_cast<T>(each * s);
-    const T base = lse[r];
-    const double p_target = __builtin_exp(static_cast<double>(x[t]) - static_cast<double>(base));
+    const double s = static_cast<double>(scale[r]), sum = top_sum[2 * r + 1];
     const double w_target = weight ? static_cast<double>(weight[t]) : 1.0;
-    const T at_target = static_cast<T>(on_target * (p_target - 1) + each * s * (p_target * total_weight - w_target));
+    const double on_target = w_target * (1 - smoothing) * s;
+    const T top = static_cast<T>(top_sum[2 * r]);
+    const T of_power = static_cast<T>((on_target + each * total_weight * s) / sum);
+    const T of_weight = static_cast<T>(each * s);
+    const double power = __builtin_exp(static_cast<double>(x[t]) - top_sum[2 * r]);
+    const T at_target =
+        static_cast<T>((on_target * (power - sum) + each * s * (power * total_weight - w_target * sum)) / sum);
     each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
-      Vec<T> d = exp<T>(load_up_to(x + i, count) - base) * of_p;
-      if (smoothing != 0) d -= weight ? load_up_to(weight + i, count) * of_w : splat(of_w);
+      Vec<T> d = exp<T>(load_up_to(x + i, count) - top) * of_power;
+      if (smoothing != 0) d -= weight ? load_up_to(weight + i, count) * of_weight : splat(of_weight);
       store_up_to<T>(dx + i, d, count);
     });
     dx[t] = at_target;
@@ -82,13 +84,13 @@ void cross_entropy_backward_of(i64 rows, i64 n, const void* x_, const i64* targe
 }  // namespace
 
 void cross_entropy(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore, double smoothing,
-                   const void* weight, void* loss, void* lse) {
-  GRADUS_FLOATS(cross_entropy_of, dtype, rows, n, x, target, ignore, smoothing, weight, loss, lse);
+                   const void* weight, void* loss, double* top_sum) {
+  GRADUS_FLOATS(cross_entropy_of, dtype, rows, n, x, target, ignore, smoothing, weight, loss, top_sum);
 }
 
 void cross_entropy_backward(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore,
-                            double smoothing, const void* weight, const void* lse, const void* scale, void* dx) {
-  GRADUS_FLOATS(cross_entropy_backward_of, dtype, rows, n, x, target, ignore, smoothing, weight, lse, scale, dx);
+                            double smoothing, const void* weight, const double* top_sum, const void* scale, void* dx) {
+  GRADUS_FLOATS(cross_entropy_backward_of, dtype, rows, n, x, target, ignore, smoothing, weight, top_sum, scale, dx);
 }
 
 }  // namespace gradus::kernels::GRADUS_ISA_NS

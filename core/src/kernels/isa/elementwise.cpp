@@ -127,9 +127,11 @@ UnaryRun unary_float_of(Unary op) {
     case Unary::Gelu:
       return GRADUS_UNARY(x * normal(x).distribution);
     case Unary::GeluTanh:
-      return GRADUS_UNARY(x * sigmoid<T>(T(2) * gelu_tanh_inner<T>(x)));
+      return GRADUS_UNARY(x * gelu_tanh_gate(x));
     case Unary::Silu:
       return GRADUS_UNARY(x * sigmoid<T>(x));
+    case Unary::Softplus:
+      return GRADUS_UNARY(max<T>(x, Vec<T>{}) + log_plus_one<T>(exp<T>(-abs<T>(x))));
     case Unary::AddScalar:
       return GRADUS_UNARY(x + p);
     case Unary::MulScalar:

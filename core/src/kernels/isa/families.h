@@ -20,6 +20,11 @@ void reduce(Reduce op, DType dtype, i64 outer, i64 n, i64 inner, i64 i0, i64 i1,
 double sum_run(DType dtype, i64 n, const void* x);
 void argmax_rows(DType dtype, i64 rows, i64 n, const void* x, i64* y);
 
+// moments.cpp
+void variance(DType dtype, i64 outer, i64 n, i64 inner, i64 i0, i64 i1, double divisor, bool root, const void* x,
+              void* y);
+Moments moments_run(DType dtype, i64 n, const void* x);
+
 // gemm.cpp
 void gemm(DType dtype, const Gemm& g);
 GemmBlocks gemm_blocks(DType dtype);
@@ -33,6 +38,7 @@ void masked_softmax(DType dtype, i64 n, const void* x, const bool* mask, i64 mas
 void masked_softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);
 void log_softmax(DType dtype, i64 rows, i64 n, const void* x, void* y);
 void log_softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);
+void logsumexp(DType dtype, i64 rows, i64 n, const void* x, void* y);
 
 // layer_norm.cpp
 void layer_norm(DType dtype, i64 rows, i64 n, const void* x, const void* gamma, const void* beta, double eps, void* y,
@@ -44,9 +50,9 @@ void layer_norm_backward_params(DType dtype, i64 rows, i64 n, i64 i0, i64 i1, co
 
 // cross_entropy.cpp
 void cross_entropy(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore, double smoothing,
-                   const void* weight, void* loss, void* lse);
+                   const void* weight, void* loss, double* top_sum);
 void cross_entropy_backward(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore,
-                            double smoothing, const void* weight, const void* lse, const void* scale, void* dx);
+                            double smoothing, const void* weight, const double* top_sum, const void* scale, void* dx);
 
 // random.cpp
 void dropout(DType dtype, const DropoutField& field, i64 first, i64 n, const void* x, void* y);

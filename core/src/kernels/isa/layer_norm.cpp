@@ -59,7 +59,8 @@ void layer_norm_of(i64 rows, i64 n, const void* x_, const void* gamma_, const vo
                              : (lane_numbers<T>() < static_cast<typename Lanes<T>::Word>(count) ? d * d : Vec<T>{}));
     });
     const T rstd = static_cast<T>(1 / __builtin_sqrt(squares.total() / static_cast<double>(n) + eps));
-    means[r] = mean.high;
+    means[2 * r] = mean.high;
+    means[2 * r + 1] = mean.low;
     rstds[r] = rstd;
     each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
       Vec<T> v = (load_up_to(x + i, count) - mean.high - mean.low) * rstd;
@@ -70,17 +71,18 @@ void layer_norm_of(i64 rows, i64 n, const void* x_, const void* gamma_, const vo
   }
 }
 
-// dx = rstd·(h - mean(h) - x̂·mean(h∘x̂)) with h = g∘γ, x̂ = (x - mean)·rstd. The mean is taken anew, in two parts.
+// dx = rstd·(h - mean(h) - x̂·mean(h∘x̂)) with h = g∘γ, x̂ = (x - mean)·rstd
 template <class T>
-void layer_norm_backward_of(i64 rows, i64 n, const void* g_, const void* x_, const void* gamma_, const void*,
+void layer_norm_backward_of(i64 rows, i64 n, const void* g_, const void* x_, const void* gamma_, const void* mean_,
                             const void* rstd_, void* dx_) {
   const T* g = static_cast<const T*>(g_);
   const T* x = static_cast<const T*>(x_);
   const T* gamma = static_cast<const T*>(gamma_);
+  const T* means = static_cast<const T*>(mean_);
   const T* rstds = static_cast<const T*>(rstd_);
   T* dx = static_cast<T*>(dx_);
   for (i64 r = 0; r < rows; ++r, g += n, x += n, dx += n) {
-    const Mean<T> mean = mean_of(n, x);
+    const Mean<T> mean = {means[2 * r], means[2 * r + 1]};
     const T rstd = rstds[r];
     Sum sum, dot;
     each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
@@ -118,10 +120,10 @@ void layer_norm_backward_params_of(i64 rows, i64 n, i64 i0, i64 i1, const void* 
     for (i64 r = 0; r < rows; ++r) {
       const T* gr = g + r * n + t;
       const T* xr = x + r * n + t;
-      const T m = mean[r], s = rstd[r];
+      const T high = mean[2 * r], low = mean[2 * r + 1], s = rstd[r];
       for (i64 j = 0; j < width; ++j) {
         sum[j] += static_cast<double>(gr[j]);
-        dot[j] += static_cast<double>(gr[j] * ((xr[j] - m) * s));
+        dot[j] += static_cast<double>(gr[j] * ((xr[j] - high - low) * s));
       }
     }
     for (i64 j = 0; j < width; ++j) {

@@ -117,6 +117,13 @@ GRADUS_INLINE Vec<T> log(Vec<T> x) {
   return x < T(0) ? splat<T>(L::infinity - L::infinity) : (x != x ? x : result);
 }
 
+// ln(1 + e) for e in [0, 1]: what the rounding of 1 + e takes away from e stands in the quotient as well.
+template <class T>
+GRADUS_INLINE Vec<T> log_plus_one(Vec<T> e) {
+  const Vec<T> sum = e + T(1), added = sum - T(1);
+  return added == T(0) ? e : log<T>(sum) * (e / added);
+}
+
 // tanh x for |x| < 0.625, by an odd polynomial or fraction.
 GRADUS_INLINE VecF tanh_small(VecF x) {
   const VecF z = x * x;
@@ -204,6 +211,18 @@ template <class T>
 GRADUS_INLINE Vec<T> gelu_tanh_inner(Vec<T> x) {
   return T(0.79788456080286535588) * (x + T(0.044715) * (x * x * x));
 }
+// σ(2u), u the argument above. In Float32 the exponent is taken in double and handed on in two parts: rounded once, its
+// own size would be the error of the power. Beyond ±20 the gate is 0 or 1.
+GRADUS_INLINE VecF gelu_tanh_gate(VecF x) {
+  x = x < -20.0f ? splat(-20.0f) : x;
+  x = x > 20.0f ? splat(20.0f) : x;
+  const VecD a = gelu_tanh_inner<double>(lower(x)) * -2.0, b = gelu_tanh_inner<double>(upper(x)) * -2.0;
+  const VecF high = joined(a, b), low = joined(a - lower(high), b - upper(high));
+  const VecF e = exp<float>(-abs<float>(high), high > 0.0f ? -low : low);
+  const VecF numerator = x < 0.0f ? e : splat(1.0f);
+  return numerator / (e + 1.0f);
+}
+GRADUS_INLINE VecD gelu_tanh_gate(VecD x) { return sigmoid<double>(2.0 * gelu_tanh_inner<double>(x)); }
 template <class T>
 GRADUS_INLINE Vec<T> gelu_tanh_inner_slope(Vec<T> x) {
   return T(0.79788456080286535588) * (T(1) + T(3 * 0.044715) * (x * x));

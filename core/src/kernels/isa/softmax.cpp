@@ -119,6 +119,23 @@ void log_softmax_of(i64 rows, i64 n, const void* x_, void* y_) {
   }
 }
 
+// y = max x + ln Σ e^(x - max x). A largest element that is infinite is the answer itself, unless there is a NaN.
+template <class T>
+void logsumexp_of(i64 rows, i64 n, const void* x_, void* y_) {
+  const T* x = static_cast<const T*>(x_);
+  T* y = static_cast<T*>(y_);
+  for (i64 r = 0; r < rows; ++r, x += n) {
+    const T top = row_max(n, x);
+    if (top == Lanes<T>::infinity || top == -Lanes<T>::infinity) {
+      y[r] = top;
+      for (i64 i = 0; i < n; ++i)
+        if (x[i] != x[i]) y[r] = x[i];
+    } else {
+      y[r] = static_cast<T>(static_cast<double>(top) + __builtin_log(sum_exp(n, x, top)));
+    }
+  }
+}
+
 // dx = g - eʸ·Σ g
 template <class T>
 void log_softmax_backward_of(i64 rows, i64 n, const void* g_, const void* y_, void* dx_) {
@@ -153,6 +170,10 @@ void masked_softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const 
 
 void log_softmax(DType dtype, i64 rows, i64 n, const void* x, void* y) {
   GRADUS_FLOATS(log_softmax_of, dtype, rows, n, x, y);
+}
+
+void logsumexp(DType dtype, i64 rows, i64 n, const void* x, void* y) {
+  GRADUS_FLOATS(logsumexp_of, dtype, rows, n, x, y);
 }
 
 void log_softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx) {

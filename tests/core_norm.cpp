@@ -62,6 +62,40 @@ TEST_CASE("N06: layer_norm of a batch of sequences") {
   CHECK(same(b.grad(), f64({18, 22, 26})));
 }
 
+TEST_CASE("layer_norm over several dims: those of the weight, or named") {
+  const Tensor x = uniform({2, 3, 4}, -2, 2).requires_grad_(), w = uniform({3, 4}, 0, 1, 2).requires_grad_(),
+               b = uniform({3, 4}, 0, 1, 3).requires_grad_(), g = uniform({2, 3, 4}, -1, 1, 4);
+  const Tensor centered = x - mean(x, {1, 2}, true);
+  const Tensor wanted = centered / sqrt(mean(square(centered), {1, 2}, true) + 0.5) * w + b;
+  for (const Tensor& y : {layer_norm(x, w, b, 0.5), layer_norm(x, {3, 4}, w, b, 0.5)}) {
+    CHECK(close(y.detach(), wanted.detach()));
+    for (const Tensor& input : {x, w, b}) CHECK(close(gradient_of(y, input, g), gradient_of(wanted, input, g)));
+  }
+  CHECK(same(layer_norm(x, {}, b, 0.5).detach(), layer_norm(x, {3, 4}, {}, b, 0.5).detach()));
+  CHECK(same(layer_norm(x, Shape{2, 3, 4}).detach(), layer_norm(x.reshape({24})).detach().reshape({2, 3, 4})));
+  CHECK(same(layer_norm(x, 4).detach(), layer_norm(x).detach()));
+  CHECK(same(layer_norm(x, {4}, 0.5).detach(), layer_norm(x, {}, {}, 0.5).detach()));
+  CHECK(layer_norm(zeros({0, 2, 3}), ones({2, 3})).shape() == Shape{0, 2, 3});
+}
+
+TEST_CASE("N01: the gradient of layer_norm's weight does not cancel, in Float32") {
+  std::vector<float> row(16);
+  double mean = 0, squares = 0;
+  for (std::size_t i = 0; i < 16; ++i) {
+    row[i] = static_cast<float>(10000 + static_cast<double>(i) * 1e-3);
+    mean += (static_cast<double>(row[i]) - 10000) / 16;
+  }
+  for (const float v : row) squares += std::pow(static_cast<double>(v) - 10000 - mean, 2) / 16;
+  const Tensor x = from_vector(row, {1, 16}), w = ones({16}, {.requires_grad = true});
+  for (const bool create_graph : {false, true}) {
+    const Tensor dw = grad({layer_norm(x, w)}, {w}, {ones({1, 16})}, {.create_graph = create_graph})[0];
+    for (std::size_t i = 0; i < 16; ++i) {
+      const double wanted = (static_cast<double>(row[i]) - 10000 - mean) / std::sqrt(squares + 1e-5);
+      CHECK(dw.at<float>({static_cast<std::int64_t>(i)}) == doctest::Approx(wanted).epsilon(1e-5));
+    }
+  }
+}
+
 TEST_CASE("layer_norm of strided and empty inputs, and of a NaN") {
   for (const Layout layout : layouts) {
     const Tensor x = laid_out({3, 4}, layout, -2, 2, 1).detach(), w = laid_out({4}, layout, -2, 2, 2).detach();

@@ -56,8 +56,8 @@ TEST_CASE("functions of one number, in Float32") {
   };
   // A product whose factor is subnormal shows the digits that this one has lost.
   const Function functions[] = {
-      {"exp", [](auto& x) { return exp(x); }, [](Real x) { return std::exp(x); }, 1.5},
-      {"log", [](auto& x) { return log(x); }, [](Real x) { return x < 0 ? Real{nan_value} : std::log(x); }, 1.5},
+      {"exp", [](auto& x) { return exp(x); }, [](Real x) { return std::exp(x); }, 1},
+      {"log", [](auto& x) { return log(x); }, [](Real x) { return x < 0 ? Real{nan_value} : std::log(x); }, 1},
       {"tanh", [](auto& x) { return tanh(x); }, [](Real x) { return std::tanh(x); }, 2},
       {"sigmoid", [](auto& x) { return sigmoid(x); }, sigmoid_of, 3},
       {"softplus", [](auto& x) { return softplus(x); },
@@ -150,7 +150,7 @@ TEST_CASE("rows of numbers, in Float32") {
           const float got = p[r * width + j];
           // x - max x is rounded once, and that half ulp of it is the relative error of the power.
           larger(softmax_worst, ulps(got, power, power, smallest) / static_cast<double>(1 + below / 2));
-          // The sum is a double near 1: a logarithm below 1e-8 has lost its last digits, as here and in cross_entropy.
+          // A small logarithm has the relative error of its powers; below 1e-8, of a sum that is a double near 1.
           larger(log_softmax_worst, ulps(l[r * width + j], -below - e.log_sum, below + e.log_sum, 1e-8));
           const Real normed = (x[j] - e.mean) / std::sqrt(e.squares / static_cast<Real>(n) + Real{1e-5L});
           larger(norm_worst, ulps(norm[r * width + j], normed, normed, 1e-6));
@@ -166,7 +166,7 @@ TEST_CASE("rows of numbers, in Float32") {
     }
   }
   CHECK(softmax_worst <= 3);
-  CHECK(log_softmax_worst <= 2);
+  CHECK(log_softmax_worst <= 8);
   CHECK(lse_worst <= 2);
   CHECK(ce_worst <= 8);
   CHECK(norm_worst <= 4);

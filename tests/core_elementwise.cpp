@@ -250,3 +250,55 @@ TEST_CASE("empty and 0-d operands") {
   CHECK(x.grad().shape() == Shape{0, 3});
   CHECK(s.grad().item() == 0);
 }
+
+TEST_CASE("S04: clamp between tensors; ties give to x, and of crossed bounds max wins") {
+  //                     below, at lo, inside, at hi, above, crossed, all equal, below equal bounds
+  const Tensor x = leaf({0, 1, 2, 3, 4, 2, 1, 0}), lo = leaf({1, 1, 1, 1, 1, 5, 1, 1}),
+               hi = leaf({3, 3, 3, 3, 3, 3, 1, 1});
+  const Tensor y = clamp(x, lo, hi);
+  CHECK(same(y.detach(), f64({1, 1, 2, 3, 3, 3, 1, 1})));
+  const Tensor dx = gradient_of(y, x), dlo = gradient_of(y, lo), dhi = gradient_of(y, hi);
+  CHECK(same(dx, f64({0, 1, 1, 1, 0, 0, 1, 0})));
+  CHECK(same(dlo, f64({1, 0, 0, 0, 0, 0, 0, 1})));
+  CHECK(same(dhi, f64({0, 0, 0, 0, 1, 1, 0, 0})));
+  CHECK(same((dx + dlo + dhi), ones({8}, {.dtype = Float64})));  // nothing is lost
+  CHECK(same(clamp(x, lo).detach(), f64({1, 1, 2, 3, 4, 5, 1, 1})));
+  CHECK(same(x.clamp({}, hi).detach(), f64({0, 1, 2, 3, 3, 2, 1, 0})));
+  CHECK(same(gradient_of(clamp(x, lo), lo), f64({1, 0, 0, 0, 0, 1, 0, 1})));
+  CHECK(same(gradient_of(clamp(x, Tensor(), hi), hi), f64({0, 0, 0, 0, 1, 0, 0, 0})));
+}
+
+TEST_CASE("clamp between tensors: broadcast, dtypes, NaN, infinities, no elements") {
+  const Tensor x = count({2, 3}).requires_grad_(), lo = leaf({{1}, {4}}), hi = leaf(4);
+  const Tensor y = clamp(x, lo, hi);
+  CHECK(same(y.detach(), f64({{1, 1, 2}, {4, 4, 4}})));
+  CHECK(same(gradient_of(y, lo), f64({{1}, {1}})));
+  CHECK(same(gradient_of(y, hi), f64(1)));
+  CHECK(clamp(f64(3), f64({1, 4})).shape() == Shape{2});
+  CHECK(same(clamp(tensor({1, 5, 9}), tensor(2), tensor(6)), tensor({2, 5, 6})));
+  CHECK(same(clamp(tensor({1, 5}), Tensor(), tensor(2)), tensor({1, 2})));
+  CHECK(clamp(tensor({1, 5}), tensor(1.5)).dtype() == Float32);
+  CHECK(same(clamp(f64({nan_value, -infinity, infinity, 1}), f64({0, 0, 0, nan_value}), f64(2)),
+             f64({nan_value, 0, 2, nan_value})));
+  const Tensor none = zeros({0, 3}, {.requires_grad = true}), bound = zeros({3}, {.requires_grad = true});
+  CHECK(same(gradient_of(clamp(none, bound), bound), zeros({3})));
+}
+
+TEST_CASE("masked_fill with a tensor: its gradient is what the mask lets in") {
+  const Tensor x = leaf({{1, 2}, {nan_value, 4}}), value = leaf(7), g = f64({{1, 10}, {100, nan_value}});
+  const Tensor y = masked_fill(x, tensor({{false, true}, {true, false}}), value);
+  CHECK(same(y.detach(), f64({{1, 7}, {7, 4}})));
+  CHECK(same(gradient_of(y, x, g), f64({{1, 0}, {0, nan_value}})));
+  CHECK(same(gradient_of(y, value, g), f64(110)));
+  CHECK(same(x.masked_fill(tensor({true, false}), value).detach(), f64({{7, 2}, {7, 4}})));
+  // Either may be the smaller one.
+  const Tensor row = leaf({1, 2});
+  const Tensor wide = masked_fill(row, tensor({{true, false}, {false, false}}), 9);
+  CHECK(same(wide.detach(), f64({{9, 2}, {1, 2}})));
+  CHECK(same(gradient_of(wide, row), f64({1, 2})));
+  const Tensor single = leaf(5);
+  CHECK(same(masked_fill(row, row == row, single.to(Float32)).detach(), f64({5, 5})));
+  CHECK(masked_fill(tensor({1.0}), tensor({true}), single).dtype() == Float32);
+  CHECK(same(masked_fill(tensor({1, 2}), tensor({true, false}), tensor(8)), tensor({8, 2})));
+  CHECK(same(gradient_of(masked_fill(row, row < 0, value), value), f64(0)));
+}

@@ -49,7 +49,18 @@ Reduction reduction_of(Call& c, std::size_t place) {
   if (name == "mean") return Reduction::Mean;
   if (name == "sum") return Reduction::Sum;
   if (name == "none") return Reduction::None;
+  if (name == "batchmean") return Reduction::BatchMean;
   throw NotOffered("reduction=" + name);
+}
+
+/// var and std: a correction, or whether to be unbiased, which may be the only argument.
+Run spread(Tensor (*f)(const Tensor&, const Shape&, std::int64_t, bool)) {
+  return [f](Call& c) {
+    const Json* first = c.raw(0, "dim");
+    if (first && first->is_boolean()) return Tensors{f(c.input(), {}, first->get<bool>(), false)};
+    const std::int64_t correction = c.integer(9, "correction", c.flag(1, "unbiased", true));
+    return Tensors{f(c.input(), c.dims(0, "dim"), correction, c.flag(2, "keepdim", false))};
+  };
 }
 
 std::map<std::string, Run> make_calls() {
@@ -91,6 +102,10 @@ std::map<std::string, Run> make_calls() {
   calls["mean"] = reduction(mean);
   calls["amax"] = reduction(amax);
   calls["amin"] = reduction(amin);
+  calls["var"] = spread(var);
+  calls["std"] = spread(gradus::std);
+  calls["logsumexp"] = reduction(logsumexp);
+  calls["cumsum"] = along(cumsum);
   calls["max"] = extreme(maximum, max, max);
   calls["min"] = extreme(minimum, min, min);
   calls["argmax"] = [](Call& c) {
@@ -148,6 +163,39 @@ std::map<std::string, Run> make_calls() {
                    attention_weights(query, key, options)};
   };
 
+  calls["clamp"] = [](Call& c) { return Tensors{clamp(c.input(), c.tensor(0, "min"), c.tensor(1, "max"))}; };
+  calls["masked_fill"] = [](Call& c) {
+    const Tensor mask = c.tensor(0, "mask");
+    if (is_tagged(*c.raw(1, "value"), "tensor")) return Tensors{masked_fill(c.input(), mask, c.tensor(1, "value"))};
+    return Tensors{masked_fill(c.input(), mask, c.real(1, "value", 0))};
+  };
+  calls["layer_norm"] = [](Call& c) {
+    return Tensors{layer_norm(c.input(), c.dims(0, "normalized_shape"), c.tensor(1, "weight"), c.tensor(2, "bias"),
+                              c.real(3, "eps", 1e-5))};
+  };
+
+  calls["nll_loss"] = [](Call& c) {
+    return Tensors{nll_loss(c.input(), c.tensor(0, "target"),
+                            {.ignore_index = c.integer(3, "ignore_index", -100),
+                             .weight = c.tensor(1, "weight"),
+                             .reduction = reduction_of(c, 5)})};
+  };
+  calls["cross_entropy"] = [](Call& c) {
+    return Tensors{cross_entropy(c.input(), c.tensor(0, "target"),
+                                 {.ignore_index = c.integer(3, "ignore_index", -100),
+                                  .label_smoothing = c.real(6, "label_smoothing", 0),
+                                  .weight = c.tensor(1, "weight"),
+                                  .reduction = reduction_of(c, 5)})};
+  };
+  calls["kl_div"] = [](Call& c) {
+    return Tensors{kl_div(c.input(), c.tensor(0, "target"),
+                          {.reduction = reduction_of(c, 3), .log_target = c.flag(4, "log_target", false)})};
+  };
+  calls["binary_cross_entropy_with_logits"] = [](Call& c) {
+    return Tensors{binary_cross_entropy_with_logits(
+        c.input(), c.tensor(0, "target"),
+        {.weight = c.tensor(1, "weight"), .pos_weight = c.tensor(5, "pos_weight"), .reduction = reduction_of(c, 4)})};
+  };
   calls["mse_loss"] = [](Call& c) { return Tensors{mse_loss(c.input(), c.tensor(0, "target"), reduction_of(c, 3))}; };
   return calls;
 }

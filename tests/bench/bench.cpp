@@ -110,6 +110,49 @@ void copy_task(const CopyCase& c) {
          }));
 }
 
+/// Forward and backward of one op, for an upstream gradient of random numbers.
+template <class Op>
+void one_op(const char* name, const Tensor& x, const Op& op) {
+  const Tensor g = randn(op(x.detach()).shape());
+  report(name, best_seconds([&] {
+           x.zero_grad();
+           op(x).backward(g);
+         }));
+}
+
+void single_ops() {
+  constexpr std::int64_t rows = 4096, n = 512;
+  const Tensor x = randn({rows, n}, {.requires_grad = true});
+  if (wanted("softmax")) one_op("softmax", x, [](const Tensor& in) { return softmax(in, -1); });
+  if (wanted("layer_norm")) {
+    const Tensor weight = ones({n}, {.requires_grad = true}), bias = zeros({n}, {.requires_grad = true});
+    one_op("layer_norm", x, [&](const Tensor& in) { return layer_norm(in, weight, bias); });
+  }
+  if (wanted("cross_entropy")) {
+    const Tensor target = randint(0, n, {rows});
+    one_op("cross_entropy", x, [&](const Tensor& in) { return cross_entropy(in, target); });
+  }
+  if (wanted("sum")) one_op("sum", x, [](const Tensor& in) { return in.sum({-1}); });
+  if (wanted("cat")) {
+    one_op("cat", x, [](const Tensor& in) { return cat({in, in, in, in}, 1); });
+  }
+  if (wanted("embedding")) {  // each of 100 rows is looked up about 80 times
+    const Tensor table = randn({1000, n}, {.requires_grad = true}), tokens = randint(0, 100, {64, 128});
+    one_op("embedding", table, [&](const Tensor& in) { return embedding(in, tokens); });
+  }
+}
+
+/// One of n slices of a vector, with its share of the backward: the same for every n, if the cost is linear.
+void slices(const char* name, std::int64_t n) {
+  const Tensor x = randn({n}, {.requires_grad = true});
+  report(name, best_seconds([&] {
+                 x.zero_grad();
+                 Tensor total = zeros({1});
+                 for (std::int64_t i = 0; i < n; ++i) total = total + x.narrow(0, i, 1);
+                 total.backward();
+               }) / static_cast<double>(n));
+}
+
 void run_all() {
   manual_seed(0);
   if (wanted("small_op")) small_op();
@@ -123,6 +166,9 @@ void run_all() {
   for (const CopyCase& c : {CopyCase{"copy_small", 64, 128, 4, 32}, {"copy_paper", 512, 2048, 8, 80}}) {
     if (wanted(c.name)) copy_task(c);
   }
+  single_ops();
+  if (wanted("slice_of_1000")) slices("slice_of_1000", 1000);
+  if (wanted("slice_of_8000")) slices("slice_of_8000", 8000);
 }
 
 }  // namespace

@@ -246,4 +246,43 @@ int main(int argc, char** argv) {
 #endif
     report(c.name, seconds);
   }
+  auto one_op = [&](const char* name, Tensor x, const std::function<Tensor(const Tensor&)>& op) {
+    if (!want(name)) return;
+    auto g = torch::randn(op(x.detach()).sizes());
+    report(name, best_seconds(
+                     [&] {
+                       x.mutable_grad() = Tensor();
+                       op(x).backward(g);
+                     },
+                     budget));
+  };
+  const int64_t rows = 4096, n = 512;
+  auto x = torch::randn({rows, n}, torch::requires_grad());
+  auto weight = torch::ones({n}, torch::requires_grad()), bias = torch::zeros({n}, torch::requires_grad());
+  auto target = torch::randint(0, n, {rows}, torch::kLong);
+  auto table = torch::randn({1000, n}, torch::requires_grad()),
+       tokens = torch::randint(0, 100, {64, 128}, torch::kLong);
+  one_op("softmax", x, [](const Tensor& in) { return torch::softmax(in, -1); });
+  one_op("layer_norm", x, [&](const Tensor& in) { return torch::layer_norm(in, {n}, weight, bias); });
+  one_op("cross_entropy", x, [&](const Tensor& in) { return nn::functional::cross_entropy(in, target); });
+  one_op("sum", x, [](const Tensor& in) { return in.sum(-1); });
+  one_op("cat", x, [](const Tensor& in) { return torch::cat({in, in, in, in}, 1); });
+  one_op("embedding", table, [&](const Tensor& in) { return torch::embedding(in, tokens); });
+  struct S {
+    const char* name;
+    int64_t n;
+  };
+  for (S s : {S{"slice_of_1000", 1000}, S{"slice_of_8000", 8000}}) {
+    if (!want(s.name)) continue;
+    auto v = torch::randn({s.n}, torch::requires_grad());
+    report(s.name, best_seconds(
+                       [&] {
+                         v.mutable_grad() = Tensor();
+                         auto total = torch::zeros({1});
+                         for (int64_t i = 0; i < s.n; ++i) total = total + v.narrow(0, i, 1);
+                         total.backward();
+                       },
+                       budget) /
+                       s.n);
+  }
 }

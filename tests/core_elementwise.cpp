@@ -202,6 +202,12 @@ TEST_CASE("comparisons") {
   CHECK(same(a > b, tensor({false, false, true, false})));
   CHECK(same(a >= b, tensor({false, true, true, false})));
   CHECK(same(a >= 2, tensor({false, true, true, false})));
+  CHECK(same(2 < a, a > 2));
+  CHECK(same(2 <= a, a >= 2));
+  CHECK(same(2 > a, a < 2));
+  CHECK(same(2 >= a, a <= 2));
+  CHECK(same(2 == a, a == 2));
+  CHECK(same(2 != a, a != 2));
   CHECK(same(tensor({1, 2, 3}) > 1.5, tensor({false, true, true})));
   CHECK(same(tensor({1, 2, 3}) == 2.5, tensor({false, false, false})));
   CHECK(same(tensor({true, false}) == true, tensor({true, false})));

@@ -276,15 +276,8 @@ const std::vector<OpRow>& ops_table() {
 
 std::set<std::string> ops_on_tape(const Tensor& y) {
   std::set<std::string> ops;
-  std::set<detail::Node*> seen;
-  std::vector<detail::Node*> todo = {y.impl().node.get()};
-  while (!todo.empty()) {
-    detail::Node* node = todo.back();
-    todo.pop_back();
-    if (!node || !seen.insert(node).second) continue;
-    if (!node->leaf) ops.insert(node->op);
-    for (const auto& edge : node->edges()) todo.push_back(edge.get());
-  }
+  for (const TapeNode& node : tape(y))
+    if (!node.is_leaf) ops.insert(node.op);
   return ops;
 }
 

@@ -8,6 +8,7 @@
 
 #include "internal.h"
 #include "memory.h"
+#include "observe.h"
 
 namespace gradus {
 namespace {
@@ -245,6 +246,9 @@ class Sweep {
       gradients.assign(edges.size(), {});
       node.gradients(g, gradients);
       entry.walked = true;
+      std::optional<TapeNode> seen;
+      if (observer) [[unlikely]]
+        seen = show_step(node, g, gradients);
       if (!retain_graph_) {
         node.consumed = true;
         node.release_saved();
@@ -253,6 +257,8 @@ class Sweep {
       for (std::size_t slot = 0; slot < edges.size(); ++slot) {
         if (!edges[slot] || !gradients[slot].defined()) continue;
         check_gradient(node, *edges[slot], gradients[slot]);
+        if (seen && entry_of(edges[slot].get()).needed)
+          show_contribution(*seen, slot, *edges[slot], gradients[slot], entry_of(edges[slot].get()).gradient);
         give(edges[slot].get(), std::move(gradients[slot]));
       }
     }

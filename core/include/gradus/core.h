@@ -4,6 +4,7 @@
 #include <gradus/autograd.h>
 #include <gradus/elementwise.h>
 #include <gradus/factories.h>
+#include <gradus/files.h>
 #include <gradus/gradcheck.h>
 #include <gradus/index.h>
 #include <gradus/layout.h>
@@ -16,6 +17,7 @@
 #include <gradus/record.h>
 #include <gradus/reduce.h>
 #include <gradus/softmax.h>
+#include <gradus/tape.h>
 #include <gradus/tensor.h>
 #include <gradus/threads.h>
 #include <gradus/update.h>

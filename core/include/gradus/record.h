@@ -96,9 +96,11 @@ class OpNode final : public Node {
   void gradients(const Tensor& g, std::span<Tensor> into) override {
     each([&](std::size_t i, auto& formula) { into[i] = (*formula)(*this, g); });
   }
-  void visit_saved(const std::function<void(std::size_t, const Tensor&)>& visit) const override {
+  void visit_saved(const std::function<void(std::size_t, const Tensor&, bool)>& visit) const override {
     const_cast<OpNode*>(this)->each([&](std::size_t i, auto& formula) {
-      std::apply([&](const auto&... s) { (visit(i, s.peek()), ...); }, formula->saved);
+      std::apply(
+          [&](const auto&... s) { (visit(i, s.peek(), std::is_same_v<std::decay_t<decltype(s)>, SavedOutput>), ...); },
+          formula->saved);
     });
   }
   void release_saved() override {

@@ -24,8 +24,8 @@ struct GRADUS_API Node : Counted {
   virtual std::span<Ref<Node>> edges() { return {}; }
   /// into[i] = the gradient for slot i, for every slot with an edge, given the complete gradient of the output.
   virtual void gradients(const Tensor& /*g*/, std::span<Tensor> /*into*/) {}
-  /// Calls visit(slot, saved) for each tensor saved for the slot's formula.
-  virtual void visit_saved(const std::function<void(std::size_t, const Tensor&)>& /*visit*/) const {}
+  /// Calls visit(slot, saved, whether it is the op's own output) for each tensor saved for the slot's formula.
+  virtual void visit_saved(const std::function<void(std::size_t, const Tensor&, bool)>& /*visit*/) const {}
   /// Forgets the saved tensors.
   virtual void release_saved() {}
 

@@ -3,7 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <thread>
 
@@ -217,4 +219,97 @@ TEST_CASE("threads and instruction sets: what is refused") {
   CHECK(error_of([] { set_num_threads(0); }) == "set_num_threads: 0 is not between 1 and 1024");
   const std::string isa = instruction_set();
   CHECK((isa == "baseline" || isa == "x86-64-v3" || isa == "x86-64-v4"));
+}
+
+namespace {
+
+/// Switches flushing off again.
+struct FlushGuard {
+  FlushGuard() = default;
+  ~FlushGuard() { set_flush_denormals(false); }
+  FlushGuard(const FlushGuard&) = delete;
+  FlushGuard& operator=(const FlushGuard&) = delete;
+};
+
+/// Elements whose bits are all 0: a comparison would flush, too.
+std::int64_t zeros_in(const Tensor& x) {
+  const auto count_zeros = [&](auto zero) {
+    std::vector<decltype(zero)> bits(static_cast<std::size_t>(x.numel()));
+    std::memcpy(bits.data(), x.impl().bytes(), bits.size() * sizeof zero);
+    return static_cast<std::int64_t>(std::count(bits.begin(), bits.end(), zero));
+  };
+  return x.dtype() == Float32 ? count_zeros(std::uint32_t{0}) : count_zeros(std::uint64_t{0});
+}
+
+}  // namespace
+
+TEST_CASE("Z03: subnormal numbers are kept at first, flushed on request, alike in every thread of the pool") {
+  const FlushGuard flush;
+  const ThreadsGuard guard;
+  set_num_threads(3);
+  const std::int64_t n = 2'000'000 / smaller;
+  const Tensor tiny = full({n}, 1e-40F), small = full({n}, 1e-310, {.dtype = Float64});
+  const Tensor square_of_tiny = full({300, 300}, 1e-40F), one = ones({300, 300});
+  CHECK_FALSE(flush_denormals());
+  for (const bool on : {false, true, false}) {
+    CAPTURE(on);
+    REQUIRE(set_flush_denormals(on));
+    CHECK(flush_denormals() == on);
+    for (int round = 0; round < 20; ++round) {  // so that each thread has its turn
+      CHECK(zeros_in(tiny * 1.5) == (on ? n : 0));
+      CHECK(zeros_in(small + small) == (on ? n : 0));
+      CHECK(zeros_in(full({n}, 1e-20F) * 1e-20F) == (on ? n : 0));
+    }
+    CHECK(zeros_in(matmul(square_of_tiny, one)) == (on ? 90'000 : 0));
+    if (!on) CHECK((tiny * 1.5).select(0, n - 1).item<float>() == 1e-40F * 1.5F);
+  }
+  // It belongs to the thread that calls: another one's jobs on the same pool are computed as that one wants.
+  REQUIRE(set_flush_denormals(true));
+  std::thread([&] {
+    CHECK(flush_denormals());  // handed down
+    set_flush_denormals(false);
+    CHECK(zeros_in(tiny * 1.5) == 0);
+  }).join();
+  CHECK(zeros_in(tiny * 1.5) == n);
+}
+
+TEST_CASE("Z03: with flushing, subnormal numbers cost no more than others") {
+  const FlushGuard flush;
+  REQUIRE(set_flush_denormals(true));
+  const auto seconds = [](const auto& run) {
+    const auto start = std::chrono::steady_clock::now();
+    run();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  const Tensor one = ones({256, 256}), tiny = full({256, 256}, 1e-40F);
+  double usual = infinity, subnormal = infinity;
+  for (int round = 0; round < 30; ++round) {  // the best of many: other programs only ever add time
+    usual = std::min(usual, seconds([&] { matmul(one, one); }));
+    subnormal = std::min(subnormal, seconds([&] { matmul(tiny, one); }));
+  }
+  CHECK(subnormal < 2 * usual);
+
+  // Adam with zero gradients: its moments fade away.
+  const auto run = [&](double start) {
+    const Tensor p = ones({20'000}), zero = zeros({20'000}), mean = full({20'000}, start),
+                 square = full({20'000}, start);
+    return seconds([&] {
+      for (std::int64_t step = 1; step <= 300; ++step)
+        adam_update(p, zero, mean, square, {},
+                    {.lr = 1e-3,
+                     .beta1 = 0.9,
+                     .beta2 = 0.999,
+                     .eps = 1e-8,
+                     .weight_decay = 0,
+                     .decoupled_weight_decay = false,
+                     .maximize = false,
+                     .step = step});
+    });
+  };
+  usual = subnormal = infinity;
+  for (int round = 0; round < 10; ++round) {
+    usual = std::min(usual, run(1));
+    subnormal = std::min(subnormal, run(1e-36));
+  }
+  CHECK(subnormal < 2 * usual);
 }

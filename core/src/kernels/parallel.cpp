@@ -9,6 +9,7 @@
 #include <charconv>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -27,6 +28,30 @@ namespace {
 void pause() {
 #if defined(__SSE2__)
   _mm_pause();
+#endif
+}
+
+/// The bits of this thread's floating-point control that flush subnormal numbers to 0.
+std::uint64_t flush_bits() {
+#if defined(__SSE2__)
+  return _mm_getcsr() & 0x8040U;  // results, and operands
+#elif defined(__aarch64__)
+  std::uint64_t control = 0;
+  asm volatile("mrs %0, fpcr" : "=r"(control));
+  return control & (std::uint64_t{1} << 24);
+#else
+  return 0;
+#endif
+}
+
+void set_flush_bits([[maybe_unused]] std::uint64_t bits) {
+#if defined(__SSE2__)
+  _mm_setcsr((_mm_getcsr() & ~0x8040U) | static_cast<unsigned>(bits));
+#elif defined(__aarch64__)
+  std::uint64_t control = 0;
+  asm volatile("mrs %0, fpcr" : "=r"(control));
+  control = (control & ~(std::uint64_t{1} << 24)) | bits;
+  asm volatile("msr fpcr, %0" : : "r"(control));
 #endif
 }
 
@@ -73,6 +98,7 @@ class Pool {
     f_ = f;
     context_ = context;
     pieces_ = pieces;
+    flush_ = flush_bits();
     next_.store(0, std::memory_order_relaxed);
     const std::uint64_t number = (gate_.load(std::memory_order_relaxed) | (one_job - 1)) + 1;
     gate_.store(number | open, std::memory_order_seq_cst);
@@ -105,6 +131,8 @@ class Pool {
       seen = gate / one_job;
       while ((gate & open) != 0 && gate / one_job == seen) {
         if (gate_.compare_exchange_weak(gate, gate + one_worker, std::memory_order_acq_rel)) {
+          // The caller's arithmetic, so that no result depends on who computes it.
+          if (flush_bits() != flush_) set_flush_bits(flush_);
           take_pieces();
           gate_.fetch_sub(one_worker, std::memory_order_acq_rel);
           break;
@@ -144,6 +172,7 @@ class Pool {
   void (*f_)(void*, std::int64_t) = nullptr;
   void* context_ = nullptr;
   std::int64_t pieces_ = 0;
+  std::uint64_t flush_ = 0;
   alignas(64) std::atomic<std::int64_t> next_{0};
   alignas(64) std::atomic<std::uint64_t> gate_{one_job};
 
@@ -206,6 +235,17 @@ void run_pieces(std::int64_t pieces, void (*f)(void* context, std::int64_t i), v
 }
 
 }  // namespace kernels
+
+bool set_flush_denormals(bool on) {
+#if defined(__SSE2__)
+  kernels::set_flush_bits(on ? 0x8040U : 0);
+#else
+  kernels::set_flush_bits(on ? std::uint64_t{1} << 24 : 0);
+#endif
+  return flush_denormals() == on;
+}
+
+bool flush_denormals() { return kernels::flush_bits() != 0; }
 
 int num_threads() {
   int n = kernels::wanted_threads.load(std::memory_order_relaxed);

@@ -1,4 +1,5 @@
 // Eigen in the user's program and Eigen inside the library, compiled for different processors, side by side.
+#include <gradus/eigen.h>
 #include <gradus/gradus.h>
 
 #include <Eigen/Core>
@@ -25,6 +26,9 @@ int main() {
 
   float worst = 0;
   for (std::size_t i = 0; i < before.size(); ++i) worst = std::max(worst, std::abs(inside[i] - before[i]));
+  // Maps over the library's memory, and a copy of ours in it.
+  const Matrix shared = gradus::eigen_matrix<const float>(ours);
+  const bool same = gradus::from_eigen(shared).to_vector<float>() == inside;
   std::cout << "largest difference " << worst << '\n';
-  return worst < 1e-4F && before == after ? 0 : 1;
+  return worst < 1e-4F && before == after && same ? 0 : 1;
 }

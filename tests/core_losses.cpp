@@ -162,6 +162,21 @@ TEST_CASE("a loss whose every target is ignored, or that has none, is 0 with gra
   CHECK(nll_loss(f64({{1, 2}}), tensor({0}), {.weight = f64({0, 1})}).item() == 0);
 }
 
+TEST_CASE("cross_entropy of logits around 10000 keeps its digits, in Float32") {
+  const Tensor x = tensor({{1e4 + 1, 1e4, 1e4 + 2.5}, {-1e4, -1e4 + 1, -1e4}}).requires_grad_(), t = tensor({0, 1});
+  const Tensor exact = x.detach().to(Float64).requires_grad_();
+  for (const double smoothing : {0.0, 0.1}) {
+    const CrossEntropyOptions options{.label_smoothing = smoothing, .reduction = Reduction::None};
+    const Tensor loss = cross_entropy(x, t, options), wanted = cross_entropy(exact, t, options);
+    CHECK(close(loss.detach(), wanted.detach(), 3e-7));
+    CHECK(close(gradient_of(loss, x), gradient_of(wanted, exact), 3e-7));
+  }
+  // What is left to learn from a row that is right already.
+  const Tensor sure = tensor({{20.0, 0.0}}).requires_grad_();
+  CHECK(close(gradient_of(cross_entropy(sure, tensor({0})), sure) * 1e9, tensor({{-1.0, 1.0}}) * (1e9 * std::exp(-20)),
+              1e-6));
+}
+
 TEST_CASE("S05 kl_div: a probability of 0 costs nothing, whatever stands beside it") {
   const Tensor x = leaf({{-infinity, std::log(0.5), std::log(0.5)}}), t = leaf({{0, 0.25, 0.75}});
   const double wanted = 0.25 * std::log(0.5) + 0.75 * std::log(1.5);

@@ -58,14 +58,14 @@ Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction) 
   return reduced(square(input - target), reduction);
 }
 
-// t·(log t - x), reduced. Where the probability is 0 other numbers stand in for all three, so that no NaN comes in.
+// t·(log t - x), reduced. Where the probability is 0 another stands in for it, and what comes of that is not looked at.
 Tensor kl_div(const Tensor& input, const Tensor& target, const KlDivOptions& options) {
   check_pair(input, target, "kl_div");
   check_floating(input, "kl_div");
   check_floating(target, "kl_div");
   const Tensor none = target == (options.log_target ? -std::numeric_limits<double>::infinity() : 0.0);
-  const Tensor x = masked_fill(input, none, 0), t = masked_fill(target, none, 1);
-  const Tensor terms = options.log_target ? exp(t) * (t - x) : t * (log(t) - x);
+  const Tensor t = masked_fill(target, none, 1);
+  const Tensor terms = options.log_target ? exp(t) * (t - input) : t * (log(t) - input);
   return reduced(masked_fill(terms, none, 0), options.reduction);
 }
 

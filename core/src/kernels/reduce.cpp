@@ -86,6 +86,11 @@ void cumsum_of(i64 count, i64 n, i64 inner, i64 i0, i64 i1, const void* x_, void
   const T* x = static_cast<const T*>(x_);
   T* y = static_cast<T*>(y_);
   for (i64 o = 0; o < count; ++o, x += n * inner, y += n * inner) {
+    if (inner == 1) {
+      Acc sum = 0;
+      for (i64 r = 0; r < n; ++r) y[r] = static_cast<T>(sum += static_cast<Acc>(x[r]));
+      continue;
+    }
     for (i64 t = i0; t < i1; t += columns) {
       const i64 width = i1 - t < columns ? i1 - t : columns;
       Acc sum[columns] = {};

@@ -211,14 +211,32 @@ template <class T>
 GRADUS_INLINE Vec<T> gelu_tanh_inner(Vec<T> x) {
   return T(0.79788456080286535588) * (x + T(0.044715) * (x * x * x));
 }
-// σ(2u), u the argument above. In Float32 the exponent is taken in double and handed on in two parts: rounded once, its
-// own size would be the error of the power. Beyond ±20 the gate is 0 or 1.
+// a·b less ab, its rounded value.
+GRADUS_INLINE VecF product_error(VecF a, VecF b, VecF ab) {
+#if defined(__AVX512F__)
+  return (VecF)_mm512_fmsub_ps((__m512)a, (__m512)b, (__m512)ab);
+#elif defined(__AVX2__)
+  return (VecF)_mm256_fmsub_ps((__m256)a, (__m256)b, (__m256)ab);
+#else
+  const VecF a_high = (VecF)((VecI32)a & ~0xfff), a_low = a - a_high;
+  const VecF b_high = (VecF)((VecI32)b & ~0xfff), b_low = b - b_high;
+  return ((a_high * b_high - ab) + a_high * b_low + a_low * b_high) + a_low * b_low;
+#endif
+}
+
+// σ(2u), u the argument above. The exponent v = x·(k + c·x²) goes to exp in two parts: rounded once, its own size would
+// be the error of the power. Beyond ±20 the gate is 0 or 1.
 GRADUS_INLINE VecF gelu_tanh_gate(VecF x) {
+  constexpr double k = 1.59576912160573071176, c = k * 0.044715;
+  constexpr float k_high = static_cast<float>(k), k_low = static_cast<float>(k - static_cast<double>(k_high));
+  constexpr float c_high = static_cast<float>(c), c_low = static_cast<float>(c - static_cast<double>(c_high));
   x = x < -20.0f ? splat(-20.0f) : x;
   x = x > 20.0f ? splat(20.0f) : x;
-  const VecD a = gelu_tanh_inner<double>(lower(x)) * -2.0, b = gelu_tanh_inner<double>(upper(x)) * -2.0;
-  const VecF high = joined(a, b), low = joined(a - lower(high), b - upper(high));
-  const VecF e = exp<float>(-abs<float>(high), high > 0.0f ? -low : low);
+  const VecF s = x * x, s_low = product_error(x, x, s);
+  const VecF t = s * c_high, t_low = product_error(s, splat(c_high), t) + (s_low * c_high + s * c_low);
+  const VecF p = t + k_high, added = p - t, p_low = (t - (p - added)) + (k_high - added) + (t_low + k_low);
+  const VecF v = x * p, v_low = product_error(x, p, v) + x * p_low;
+  const VecF e = exp<float>(-abs<float>(v), v > 0.0f ? -v_low : v_low);
   const VecF numerator = x < 0.0f ? e : splat(1.0f);
   return numerator / (e + 1.0f);
 }

@@ -220,17 +220,6 @@ GRADUS_INLINE VecD half(VecF v, Indices<l...>) {
 GRADUS_INLINE VecD lower(VecF v) { return half<0>(v, IndicesTo<Lanes<double>::count>::Type{}); }
 GRADUS_INLINE VecD upper(VecF v) { return half<Lanes<double>::count>(v, IndicesTo<Lanes<double>::count>::Type{}); }
 
-// The two halves rounded to floats again.
-typedef float HalfF __attribute__((vector_size(vector_bytes / 2)));
-template <int... l>
-GRADUS_INLINE VecF join(HalfF low, HalfF high, Indices<l...>) {
-  return __builtin_shufflevector(low, high, l...);
-}
-GRADUS_INLINE VecF joined(VecD low, VecD high) {
-  return join(__builtin_convertvector(low, HalfF), __builtin_convertvector(high, HalfF),
-              IndicesTo<Lanes<float>::count>::Type{});
-}
-
 // Folds the lanes of a vector into one number: halves onto each other, again and again.
 template <class T, int d, int... l>
 GRADUS_INLINE Vec<T> swapped(Vec<T> v, Indices<l...>) {

@@ -35,8 +35,9 @@ struct CrossEntropyOptions {
 /// shape without the classes. Or the target is a distribution over the classes, of the logits' shape and a float dtype:
 /// then the loss is -Σ w·q·log softmax(logits), Mean divides by the number of distributions, whatever the weights are,
 /// and ignore_index has no meaning. A probability of 0 beside a logit of -inf counts as 0. dlogits = scale·(softmax·Σwq
-/// - wq), dq = -scale·w·log softmax. The mean over no counted target is 0 with gradient 0. Error where a target is
-/// neither ignore_index nor in [0, classes). (torch.nn.functional.cross_entropy)
+/// - wq), dq = -scale·w·log softmax. The mean over no counted target is 0 with gradient 0; where the weights of the
+/// counted ones sum to 0 it is the sum. Error where a target is neither ignore_index nor in [0, classes).
+/// (torch.nn.functional.cross_entropy)
 GRADUS_API Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options = {});
 
 struct KlDivOptions {

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <sstream>
+
 #include "core_values.h"
 #include "throws.h"
 
@@ -23,7 +25,41 @@ TEST_CASE("reshape and view see row-major elements of any layout") {
   }
 }
 
-TEST_CASE("view: where strides allow it, and the text where they do not") {
+TEST_CASE("V02: view and reshape of a strided tensor; where strides allow a view, and the text where they do not") {
+  const Tensor twelve = count({3, 4}).transpose(0, 1);
+  CHECK(same(reshape(twelve, {2, 6}), f64({{0, 4, 8, 1, 5, 9}, {2, 6, 10, 3, 7, 11}})));
+  CHECK(error_of([&] {
+          twelve.view({2, 6});
+        }) ==
+        "view: the strides [1, 4] of [4, 3] allow no view of shape [2, 6]; use reshape, which copies where it must, "
+        "or contiguous() before");
+  CHECK(same(contiguous(twelve).view({2, 6}), reshape(twelve, {2, 6})));
+  CHECK(twelve.contiguous().to_vector<double>() == std::vector<double>{0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11});
+  std::ostringstream text;
+  text << twelve;
+  std::ostringstream plain;
+  plain << twelve.clone();
+  CHECK(text.str() == plain.str());
+  const Tensor left = count({3, 4}).slice(1, 0, 2);
+  CHECK(left.view({3, 2, 1}).shares_storage(left));
+  CHECK(same(left.view({3, 2, 1}).squeeze(-1), left));
+  // Every op that makes a tensor of its own reads elements, not storage.
+  for (const Tensor& t : {twelve, left, count({2, 1}).expand({2, 3}), count({5}).slice(0, 1, {}, 2)}) {
+    const Tensor own = from_vector(t.to_vector<double>(), t.shape());
+    CHECK(same(t.clone(), own));
+    CHECK(same(t.contiguous(), own));
+    CHECK(same(reshape(t, {-1}), reshape(own, {-1})));
+    CHECK(same(flatten(t), flatten(own)));
+    CHECK(same(cat({t, t}), cat({own, own})));
+    CHECK(same(flip(t, {0}), flip(own, {0})));
+    CHECK(same(t.to(Float32), own.to(Float32)));
+    CHECK(same(t * 2, own * 2));
+    CHECK(same(sum(t), sum(own)));
+    CHECK(same(t.index({{1, 0}}), own.index({{1, 0}})));
+    CHECK(same(index_select(t, 0, tensor({1, 1})), index_select(own, 0, tensor({1, 1}))));
+    CHECK(same(gather(t, 0, zeros(t.shape(), {.dtype = Int64})), gather(own, 0, zeros(t.shape(), {.dtype = Int64}))));
+  }
+
   const Tensor x = count({2, 3, 4});
   CHECK(x.view({6, -1}).shares_storage(x));
   const Tensor t = x.transpose(0, 1);
@@ -33,7 +69,7 @@ TEST_CASE("view: where strides allow it, and the text where they do not") {
           t.view({6, 4});
         }) ==
         "view: the strides [4, 12, 1] of [3, 2, 4] allow no view of shape [6, 4]; use reshape, which copies where it "
-        "must");
+        "must, or contiguous() before");
   CHECK(error_of([&] { x.view({5, -1}); }) == "view: cannot give [2, 3, 4] (24 elements) the shape [5, -1]");
   CHECK(error_of([&] { x.reshape({-1, -1}); }) == "reshape: more than one -1 in [-1, -1]");
   CHECK(error_of([&] { x.reshape({7}); }) == "reshape: cannot give [2, 3, 4] (24 elements) the shape [7] (7 elements)");

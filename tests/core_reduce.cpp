@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <limits>
 
 #include "core_values.h"
@@ -154,6 +155,51 @@ TEST_CASE("any and all") {
   CHECK_FALSE(any(zeros({0}, {.dtype = Bool})));
   CHECK(all(zeros({0}, {.dtype = Bool})));
   CHECK(any((count({100, 100}) == 4321).transpose(0, 1)));
+}
+
+TEST_CASE("V06 the gradient of what was broadcast to no elements is zeros") {
+  const Tensor a = zeros({4, 0}, {.dtype = Float64}), b = leaf({1, 2, 3, 4});
+  const Tensor loss = sum(a + b.unsqueeze(1));
+  CHECK(same(loss.detach(), f64(0)));
+  loss.backward();
+  CHECK(same(b.grad(), f64({0, 0, 0, 0})));
+  const Tensor mask = zeros({4, 0}, {.dtype = Bool});
+  const std::vector<std::function<Tensor(const Tensor&)>> ops = {
+      [&](const Tensor& c) { return a + c; },
+      [&](const Tensor& c) { return a - c; },
+      [&](const Tensor& c) { return c - a; },
+      [&](const Tensor& c) { return a * c; },
+      [&](const Tensor& c) { return a / c; },
+      [&](const Tensor& c) { return c / a; },
+      [&](const Tensor& c) { return pow(a, c); },
+      [&](const Tensor& c) { return pow(c, a); },
+      [&](const Tensor& c) { return maximum(a, c); },
+      [&](const Tensor& c) { return minimum(c, a); },
+      [&](const Tensor& c) { return where(mask, a, c); },
+      [&](const Tensor& c) { return where(mask, c, a); },
+      [&](const Tensor& c) {
+        return c.expand({4, 0});
+      },
+      [&](const Tensor& c) {
+        return masked_fill(c.expand({4, 0}), mask, 1);
+      },
+      [&](const Tensor& c) {
+        return matmul(c, zeros({1, 0}, {.dtype = Float64}));
+      },
+      [&](const Tensor& c) { return c.slice(1, 1, {}); },
+      [&](const Tensor& c) {
+        return c.index({Slice(), std::vector<std::int64_t>{}});
+      },
+      [&](const Tensor& c) { return index_put(a, {Slice()}, c); },
+  };
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    CAPTURE(i);
+    const Tensor column = b.unsqueeze(1), y = ops[i](column);
+    CHECK(y.shape() == Shape{4, 0});
+    for (const bool create_graph : {false, true})
+      CHECK(same(grad({sum(y)}, {b}, {}, {.retain_graph = true, .create_graph = create_graph})[0].detach(),
+                 f64({0, 0, 0, 0})));
+  }
 }
 
 TEST_CASE("sum_to undoes a broadcast") {

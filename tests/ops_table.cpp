@@ -127,8 +127,8 @@ void rows_of_numbers(std::vector<OpRow>& rows) {
   rows.push_back(one("amax", "all", s, [](auto& x) { return amax(x); }));
   rows.push_back(one("amax", "a dim", deep, [](auto& x) { return amax(x, {1}, true); }));
   rows.push_back(one("amin", "two dims", deep, [](auto& x) { return amin(x, {0, 2}); }));
-  rows.push_back(one("embedding", "max along a dim", s, [](auto& x) { return max(x, 0).values; }));
-  rows.push_back(one("embedding", "min along a dim", s, [](auto& x) { return min(x, -1, true).values; }));
+  rows.push_back(one("gather", "max along a dim", s, [](auto& x) { return max(x, 0).values; }));
+  rows.push_back(one("gather", "min along a dim", s, [](auto& x) { return min(x, -1, true).values; }));
   rows.push_back(one("softmax", "last dim", s, [](auto& x) { return softmax(x, -1); }));
   rows.push_back(one("softmax", "middle dim", deep, [](auto& x) { return softmax(x, 1); }));
   rows.push_back(one("log_softmax", "last dim", s, [](auto& x) { return log_softmax(x, -1); }));
@@ -252,9 +252,29 @@ void shapes(std::vector<OpRow>& rows) {
   rows.push_back(one("embedding_scatter", "", {2, 2, 3}, [](auto& x) {
     return embedding_scatter(x, tensor({{3, 0}, {0, 1}}), 4, 1);
   }));
-  rows.push_back(one("embedding", "index_select", deep, [](auto& x) { return index_select(x, 1, tensor({2, 0, 2})); }));
-  rows.push_back(one("embedding", "gather", s, [](auto& x) { return gather(x, 1, tensor({{0, 0, 3}, {1, 2, 1}})); }));
-  rows.push_back(two("embedding_scatter", "scatter_add", s, {2, 4}, [](auto& x, auto& y) {
+  rows.push_back(one("index_select", "", deep, [](auto& x) { return index_select(x, 1, tensor({2, 0, 2})); }));
+  rows.push_back(one("gather", "", s, [](auto& x) { return gather(x, 1, tensor({{0, 0, 3}, {1, 2, 1}})); }));
+  rows.push_back(one("index", "tensors side by side", deep, [](auto& x) {
+    return x.index({Slice(), tensor({{2, -1}, {0, 2}}), {1, 0}});
+  }));
+  rows.push_back(one("index", "tensors apart", deep, [](auto& x) {
+    return x.index({{1, 1, 0}, Slice(1, 3), {0, 0, -1}});
+  }));
+  rows.push_back(one("index", "a mask", s, [](auto& x) { return x.index({mask_of({3, 4}), None}); }));
+  rows.push_back(two("index_put", "a view", s, {2, 1}, [](auto& x, auto& v) {
+    return index_put(x, {Slice(0, 3, 2), Slice(1, {})}, v);
+  }));
+  rows.push_back(two("index_put", "repeated indices", deep, {3}, [](auto& x, auto& v) {
+    return index_put(x, {1, {0, 2, 0}, {1, 1, 1}}, v);
+  }));
+  rows.push_back(two("index_put", "accumulate", deep, {4, 2}, [](auto& x, auto& v) {
+    return index_put(x, {Slice(), {0, 2, 0, 1}}, v, true);
+  }));
+  rows.push_back(two("index_put", "in place, a mask", s, {}, [](auto& x, auto& v) {
+    Tensor y = x * 1;
+    return y.index_put_({mask_of({3, 4})}, v);
+  }));
+  rows.push_back(two("scatter_add", "", s, {2, 4}, [](auto& x, auto& y) {
     return scatter_add(x, 0, tensor({{0, 1, 0, 2}, {0, 1, 2, 2}}), y);
   }));
 }
@@ -302,7 +322,8 @@ std::set<std::string> ops_in_sources() {
          std::filesystem::recursive_directory_iterator(std::string(GRADUS_TEST_DIR) + "/../" + part + "/src")) {
       if (entry.path().extension() != ".cpp") continue;
       const std::string text = dense(entry.path());
-      for (const std::string call : {"record(", "record_list(", "same_elements(", "copied(", "extreme("}) {
+      for (const std::string call :
+           {"record(", "record_list(", "same_elements(", "copied(", "extreme(", "lookup(", "rows_added("}) {
         for (std::size_t at = text.find(call); at != std::string::npos; at = text.find(call, at + 1)) {
           std::size_t first = at + call.size();
           if (text.compare(first, 8, "Reduce::") == 0) first = text.find(',', first) + 1;
@@ -320,7 +341,7 @@ std::set<std::string> ops_in_sources() {
   // A new helper that is handed the name must join the list of calls above, and then this one.
   std::string passed_on;
   for (const std::string& helper : helpers) passed_on += helper;
-  CHECK(passed_on == "layout.cpp: record(op, ...)\nreduce.cpp: record(name, ...)\n");
+  CHECK(passed_on == "layout.cpp: record(op, ...)\nlookup.cpp: record(op, ...)\nreduce.cpp: record(name, ...)\n");
   return ops;
 }
 

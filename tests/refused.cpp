@@ -29,7 +29,7 @@ TEST_CASE("embedding_scatter: rows that do not fit their indices, and Bool") {
         }) == "embedding_scatter: has no meaning for Bool [2, 3]; convert it with to()");
   const Tensor flags = ones({3}, {.dtype = Bool});
   CHECK(error_of([&] { scatter_add(flags, 0, zeros({3}, {.dtype = Int64}), flags); }) ==
-        "embedding_scatter: has no meaning for Bool [3, 1]; convert it with to()");
+        "scatter_add: has no meaning for Bool [3]; convert it with to()");
 }
 
 TEST_CASE("optimizers: a parameter that cannot be updated is refused before any has moved") {

@@ -2,6 +2,8 @@
 // no more stack than one of ten.
 #include <gradus/autograd.h>
 #include <gradus/elementwise.h>
+#include <gradus/factories.h>
+#include <gradus/layout.h>
 
 #include <algorithm>
 #include <bit>
@@ -173,7 +175,7 @@ void add_to(Tensor& sum, const Tensor& g, bool create_graph) {
 }
 
 /// One walk over the graph below some roots, from the newest node to the oldest.
-class Sweep {
+class Sweep final : GradientBuffers {
  public:
   Sweep(const char* caller, bool create_graph, bool retain_graph)
       : caller_(caller), create_graph_(create_graph), retain_graph_(retain_graph) {}
@@ -244,7 +246,8 @@ class Sweep {
       if (entry.keep || node.sink) entry.gradient = g;
       const auto edges = node.edges();
       gradients.assign(edges.size(), {});
-      node.gradients(g, gradients);
+      walked_ = &node;
+      node.gradients(g, gradients, create_graph_ ? nullptr : this);
       entry.walked = true;
       std::optional<TapeNode> seen;
       if (observer) [[unlikely]]
@@ -310,6 +313,19 @@ class Sweep {
 
   Entry& entry_of(const Node* node) { return entries_[*index_.find(node)]; }
 
+  const Tensor* of(std::size_t slot) override {
+    const Node& input = *walked_->edges()[slot];
+    Entry& entry = entry_of(&input);
+    if (!entry.needed) return nullptr;
+    Tensor& sum = entry.gradient;
+    if (!sum.defined()) {
+      sum = zeros(input.shape, {.dtype = input.dtype});
+    } else if (!exclusively_held(sum)) {
+      sum = clone(sum);
+    }
+    return &sum;
+  }
+
   void give(const Node* node, Tensor g) {
     Entry& entry = entry_of(node);
     if (!entry.needed) return;
@@ -341,6 +357,7 @@ class Sweep {
   std::vector<Entry> entries_;
   std::vector<std::uint32_t> order_;  // of entries_, newest first
   NodeIndex index_;
+  Node* walked_ = nullptr;  // whose gradients are being formed
 };
 
 /// The upstream gradient: as given, or 1 for a single element.

@@ -8,18 +8,17 @@
 
 namespace gradus {
 
-namespace {
-
-/// Gives x another place in the history; a wish to keep its gradient goes along.
-void move_to(Tensor& x, const detail::Ref<detail::Node>& node) {
+void detail::move_to(Tensor& x, const Ref<Node>& node) {
   auto& impl = x.impl();
   if (impl.node && impl.node->sink == &impl) {
-    const detail::SpinGuard guard(impl.node->lock);
+    const SpinGuard guard(impl.node->lock);
     impl.node->sink = nullptr;
     if (node) node->sink = &impl;
   }
   impl.node = node;
 }
+
+namespace {
 
 template <class Op>
 Tensor& assign(Tensor& x, const char* name, std::initializer_list<const Tensor*> sources, Op op) {
@@ -33,7 +32,7 @@ Tensor& assign(Tensor& x, const char* name, std::initializer_list<const Tensor*>
   const Tensor fitting = to(value, x.dtype());
   detail::write(x, fitting);
   detail::bump_version(x);
-  if (grad_enabled()) move_to(x, fitting.impl().node);
+  if (grad_enabled()) detail::move_to(x, fitting.impl().node);
   return x;
 }
 

@@ -52,7 +52,9 @@ void bump_version(const Tensor& y);
 /// Before y is changed in place, with values that come from `sources`. Error where that would break a recorded history
 /// or where y overlaps itself.
 void check_in_place(const Tensor& y, const char* op, std::initializer_list<const Tensor*> sources = {});
-/// y += x, both of one shape and dtype, y row-major and nobody else's; no history.
+/// Gives x another place in the history; a wish to keep its gradient goes along.
+void move_to(Tensor& x, const Ref<Node>& node);
+/// y += x, both of one shape and dtype, y nobody else's and without overlap; no history.
 void accumulate_into(const Tensor& y, const Tensor& x);
 /// x row-major; x itself where it is so already. No history.
 Tensor packed(const Tensor& x);

@@ -79,7 +79,7 @@ Tensor view(const Tensor& x, const Shape& shape) {
   check_defined(x, "view", "the tensor");
   const Shape wanted = resolve(x, shape, "view");
   check(view_strides(x, wanted).has_value(), "view", "the strides ", x.strides(), " of ", x, " allow no view of shape ",
-        wanted, "; use reshape, which copies where it must");
+        wanted, "; use reshape, which copies where it must, or contiguous() before");
   return reshape(x, wanted);
 }
 

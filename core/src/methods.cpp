@@ -98,8 +98,5 @@ std::vector<Tensor> Tensor::chunk(std::int64_t chunks, std::int64_t dim) const {
   return gradus::chunk(*this, chunks, dim);
 }
 std::vector<Tensor> Tensor::unbind(std::int64_t dim) const { return gradus::unbind(*this, dim); }
-Tensor Tensor::index(std::initializer_list<Index> indices) const {
-  return gradus::index(*this, std::vector<Index>(indices));
-}
 
 }  // namespace gradus

@@ -63,6 +63,20 @@ Run spread(Tensor (*f)(const Tensor&, const Shape&, std::int64_t, bool)) {
   };
 }
 
+/// An entry of input[...].
+Index entry_of(const Call& c, const Json& json) {
+  if (json.is_number_integer()) return json.get<std::int64_t>();
+  if (json.is_array()) return json.get<std::vector<std::int64_t>>();
+  if (is_tagged(json, "tensor")) return c.tensor_of(json);
+  if (is_tagged(json, "ellipsis")) return Ellipsis;
+  if (!is_tagged(json, "slice")) throw NotOffered("index " + json.dump());
+  const auto bound = [&](std::size_t i) {
+    const Json& number = json.at("slice")[i];
+    return number.is_null() ? std::optional<std::int64_t>() : number.get<std::int64_t>();
+  };
+  return Slice(bound(0), bound(1), bound(2).value_or(1));
+}
+
 std::map<std::string, Run> make_calls() {
   std::map<std::string, Run> calls;
   calls["abs"] = unary(abs);
@@ -143,6 +157,16 @@ std::map<std::string, Run> make_calls() {
   calls["tril"] = [](Call& c) { return Tensors{tril(c.input(), c.integer(0, "diagonal", 0))}; };
   calls["triu"] = [](Call& c) { return Tensors{triu(c.input(), c.integer(0, "diagonal", 0))}; };
 
+  calls["getitem"] = [](Call& c) {
+    const Json& arg = *c.raw(0, "index");
+    // A list of integers alone is one index tensor.
+    const auto integer = [](const Json& json) { return json.is_number_integer(); };
+    if (!arg.is_array() || std::all_of(arg.begin(), arg.end(), integer))
+      return Tensors{index(c.input(), {entry_of(c, arg)})};
+    std::vector<Index> entries;
+    for (const Json& json : arg) entries.push_back(entry_of(c, json));
+    return Tensors{index(c.input(), entries)};
+  };
   calls["index_select"] = [](Call& c) {
     return Tensors{index_select(c.input(), c.integer(0, "dim", 0), c.tensor(1, "index"))};
   };

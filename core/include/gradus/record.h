@@ -23,6 +23,11 @@
 
 namespace gradus {
 
+//
+// An op whose output is a part of its input (a slice, rows of a table) is written with `wrt_part`: beside the formula
+// it says how to add the same gradient to a whole dx in place, so that n parts of one tensor cost n parts, not n
+// tensors.
+
 /// Stands for the op's own output in a saving list.
 struct OwnOutput {};
 inline constexpr OwnOutput output{};
@@ -54,6 +59,26 @@ Wrt<F, S...> wrt(const Tensor& input, Saving<S...> saved, F formula) {
   return {input, saved, std::move(formula)};
 }
 
+template <class F, class A, class... S>
+struct WrtPart {
+  const Tensor& input;
+  Saving<S...> saved;
+  F formula;
+  A add;
+};
+
+/// `wrt` for a part: `add(dx, g, saved…)` must add what `formula(g, saved…)` returns to dx, which has the input's
+/// shape, is row-major, without history and seen by nobody else. It is called instead of the formula where the gradient
+/// need not be differentiable itself.
+template <class F, class A>
+WrtPart<F, A> wrt_part(const Tensor& input, F formula, A add) {
+  return {input, {}, std::move(formula), std::move(add)};
+}
+template <class F, class A, class... S>
+WrtPart<F, A, S...> wrt_part(const Tensor& input, Saving<S...> saved, F formula, A add) {
+  return {input, saved, std::move(formula), std::move(add)};
+}
+
 namespace detail {
 
 template <class S>
@@ -77,11 +102,26 @@ struct Formula {
   F formula;
 };
 
+/// The same with the way to add in place.
+template <class F, class A, class... S>
+struct PartFormula : Formula<F, S...> {
+  PartFormula(const WrtPart<F, A, S...>& w, const Tensor& output)
+      : Formula<F, S...>({w.input, w.saved, w.formula}, output), add(w.add) {}
+  void add_into(const Tensor& dx, Node& node, const Tensor& g) const {
+    std::apply([&](const auto&... s) { add(dx, g, s.unpack(node)...); }, this->saved);
+  }
+  A add;
+};
+
 template <class W>
 struct FormulaOf;
 template <class F, class... S>
 struct FormulaOf<Wrt<F, S...>> {
   using type = Formula<F, S...>;
+};
+template <class F, class A, class... S>
+struct FormulaOf<WrtPart<F, A, S...>> {
+  using type = PartFormula<F, A, S...>;
 };
 
 inline bool wanted(const Tensor& input) { return input.defined() && input.requires_grad(); }
@@ -93,8 +133,16 @@ class OpNode final : public Node {
     keep(result, std::index_sequence_for<W...>(), w...);
   }
   std::span<Ref<Node>> edges() override { return edges_; }
-  void gradients(const Tensor& g, std::span<Tensor> into) override {
-    each([&](std::size_t i, auto& formula) { into[i] = (*formula)(*this, g); });
+  void gradients(const Tensor& g, std::span<Tensor> into, GradientBuffers* buffers) override {
+    each([&](std::size_t i, auto& formula) {
+      if constexpr (requires { formula->add; }) {
+        if (buffers) {
+          if (const Tensor* dx = buffers->of(i)) formula->add_into(*dx, *this, g);
+          return;
+        }
+      }
+      into[i] = (*formula)(*this, g);
+    });
   }
   void visit_saved(const std::function<void(std::size_t, const Tensor&, bool)>& visit) const override {
     const_cast<OpNode*>(this)->each([&](std::size_t i, auto& formula) {
@@ -139,7 +187,7 @@ class ListNode final : public Node {
     for (std::size_t i = 0; i < inputs.size(); ++i) edges_[i] = inputs[i].impl().node;
   }
   std::span<Ref<Node>> edges() override { return edges_; }
-  void gradients(const Tensor& g, std::span<Tensor> into) override {
+  void gradients(const Tensor& g, std::span<Tensor> into, GradientBuffers* /*buffers*/) override {
     for (std::size_t i = 0; i < edges_.size(); ++i)
       if (edges_[i]) into[i] = formula_(g, i);
   }

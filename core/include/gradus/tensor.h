@@ -99,7 +99,9 @@ class GRADUS_API Tensor {
   HookId register_hook(std::function<Tensor(const Tensor&)> hook) const;
   void remove_hook(HookId id) const;
   /// Makes this tensor object, for every handle on it, stand on `data`'s elements, shape and dtype; its gradient is
-  /// forgotten. Leaves only. (What module.to(dtype) uses, so that optimizers keep their hold on the parameters.)
+  /// forgotten, its hooks stay. Leaves only. What was recorded before reaches it still, with the gradient at the old
+  /// elements; Error where that gradient would have another shape or dtype.
+  /// (What module.to(dtype) uses, so that optimizers keep their hold on the parameters.)
   void set_data(const Tensor& data) const;
   /// A name for teaching and error texts.
   const Tensor& set_name(std::string name) const;
@@ -201,8 +203,10 @@ class GRADUS_API Tensor {
   std::vector<Tensor> split(std::int64_t size, std::int64_t dim = 0) const;
   std::vector<Tensor> chunk(std::int64_t chunks, std::int64_t dim = 0) const;
   std::vector<Tensor> unbind(std::int64_t dim = 0) const;
-  /// `x.index({0, Slice(1, 4), Ellipsis, None})`: a view, as NumPy's basic indexing.
+  /// `x.index({0, Slice(1, 4), Ellipsis, None})`: a view; with index tensors or masks among them a copy (index.h).
   Tensor index(std::initializer_list<Index> indices) const;
+  /// `x.index(x > 0)`, `x.index(rows)`.
+  Tensor index(const Tensor& index) const;
 
   // ---- in place. Refused where a recorded history would break: on a leaf that requires grad (outside NoGradGuard), on
   // overlapping memory (an expanded tensor), and where a recorded tensor's memory is seen by other tensors.
@@ -219,6 +223,10 @@ class GRADUS_API Tensor {
   Tensor& copy_(const Tensor& source);
   Tensor& fill_(Scalar value);
   Tensor& zero_();
+  /// x[indices] = value, broadcast and converted as in copy_; of an element that is named several times the last in
+  /// row-major order wins. With `accumulate`, x[indices] += value, each time it is named.
+  Tensor& index_put_(std::initializer_list<Index> indices, const Tensor& value, bool accumulate = false);
+  Tensor& index_put_(std::initializer_list<Index> indices, Scalar value, bool accumulate = false);
 
   detail::TensorImpl& impl() const { return get(); }
   const detail::Ref<detail::TensorImpl>& ref() const { return impl_; }

@@ -1,9 +1,11 @@
 // The kernels on rows and on plain runs, cut into pieces.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels.h"
 #include "parallel.h"
+#include "typed.h"
 
 namespace gradus::kernels {
 namespace {
@@ -148,6 +150,13 @@ void sgd(DType dtype, i64 n, const SgdStep& s, void* param, const void* grad, vo
 }
 
 void gather_rows(DType dtype, i64 rows, i64 n, const void* x, const i64* index, void* y) {
+  if (n == 1) {
+    return with_type(dtype, [&]<class T>(T) {
+      for_rows(rows, n, [&](i64 r, i64 count) {
+        for (i64 i = r; i < r + count; ++i) static_cast<T*>(y)[i] = static_cast<const T*>(x)[index[i]];
+      });
+    });
+  }
   for_rows(rows, n, [&](i64 r, i64 count) {
     const auto bytes = static_cast<std::size_t>(n * size_of(dtype));
     for (i64 i = r; i < r + count; ++i) std::memcpy(at(y, i * n, dtype), at(x, index[i] * n, dtype), bytes);
@@ -156,6 +165,12 @@ void gather_rows(DType dtype, i64 rows, i64 n, const void* x, const i64* index, 
 
 // Pieces are spans of columns, so that each element of y gets its terms in the order of the rows of g.
 void scatter_add_rows(DType dtype, i64 rows, i64 n, const void* g, const i64* index, i64 /*y_rows*/, void* y) {
+  if (n == 1) {
+    return with_type(dtype, [&]<class T>(T) {
+      if constexpr (!std::is_same_v<T, bool>)
+        for (i64 r = 0; r < rows; ++r) static_cast<T*>(y)[index[r]] += static_cast<const T*>(g)[r];
+    });
+  }
   const BinaryRun add = table().binary(Binary::Add, dtype);
   for_spans(n, rows * n <= piece ? n : 64, [&](i64 i0, i64 i1) {
     for (i64 r = 0; r < rows; ++r) {

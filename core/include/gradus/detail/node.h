@@ -10,6 +10,17 @@
 
 namespace gradus::detail {
 
+/// Where a sweep adds up the gradients of the inputs of the node that it is at.
+class GRADUS_API GradientBuffers {
+ public:
+  /// The gradient so far of the input in `slot`, which may be added to in place: row-major, the sweep's own, zeros at
+  /// first. Null where nobody wants it.
+  virtual const Tensor* of(std::size_t slot) = 0;
+
+ protected:
+  ~GradientBuffers() = default;
+};
+
 /// One recorded op (or one leaf). It points to the nodes of its inputs, never to their data, and never to its own
 /// output.
 struct GRADUS_API Node : Counted {
@@ -22,8 +33,9 @@ struct GRADUS_API Node : Counted {
 
   /// The inputs' nodes in slot order; null where no gradient is wanted.
   virtual std::span<Ref<Node>> edges() { return {}; }
-  /// into[i] = the gradient for slot i, for every slot with an edge, given the complete gradient of the output.
-  virtual void gradients(const Tensor& /*g*/, std::span<Tensor> /*into*/) {}
+  /// into[i] = the gradient for slot i, for every slot with an edge, given the complete gradient of the output. Where
+  /// there are buffers (not null), a slot may add to its own instead and leave into[i] undefined.
+  virtual void gradients(const Tensor& /*g*/, std::span<Tensor> /*into*/, GradientBuffers* /*buffers*/) {}
   /// Calls visit(slot, saved, whether it is the op's own output) for each tensor saved for the slot's formula.
   virtual void visit_saved(const std::function<void(std::size_t, const Tensor&, bool)>& /*visit*/) const {}
   /// Forgets the saved tensors.

@@ -3,6 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
+#include <optional>
+
 #include "core_values.h"
 #include "throws.h"
 
@@ -179,6 +182,45 @@ TEST_CASE("copy_ converts, broadcasts, passes gradients on, and reads before it 
   CHECK(same(row, f64({0, 0, 1, 2, 3})));
 }
 
+TEST_CASE("V01 an expanded tensor is not changed in place, by any op, and stays as it was") {
+  const Tensor a = f64({{1}}), mask = tensor({true});
+  const std::vector<std::pair<std::string, std::function<void(Tensor&)>>> ops = {
+      {"add_", [](Tensor& b) { b.add_(1); }},
+      {"add_", [](Tensor& b) { b.add_(f64({{2}})); }},
+      {"add_", [](Tensor& b) { b += 1; }},
+      {"sub_", [](Tensor& b) { b.sub_(1); }},
+      {"sub_", [](Tensor& b) { b.sub_(f64({{2}})); }},
+      {"mul_", [](Tensor& b) { b.mul_(2); }},
+      {"mul_", [](Tensor& b) { b.mul_(f64({{2}})); }},
+      {"div_", [](Tensor& b) { b.div_(2); }},
+      {"div_", [](Tensor& b) { b.div_(f64({{2}})); }},
+      {"masked_fill_", [&](Tensor& b) { b.masked_fill_(mask, 3); }},
+      {"copy_", [](Tensor& b) { b.copy_(f64({{2}})); }},
+      {"fill_", [](Tensor& b) { b.fill_(2); }},
+      {"fill_", [](Tensor& b) { b.zero_(); }},
+      {"index_put_",
+       [](Tensor& b) {
+         b.index_put_({0, 0}, 2);
+       }},
+      {"index_put_", [](Tensor& b) { b.index_put_({{0}}, 2, true); }},
+      {"uniform_", [](Tensor& b) { uniform_(b, 0, 1); }},
+      {"normal_", [](Tensor& b) { normal_(b, 0, 1); }},
+  };
+  for (const bool recording : {true, false}) {
+    std::optional<NoGradGuard> guard;
+    if (!recording) guard.emplace();
+    for (const auto& entry : ops) {
+      CAPTURE(entry.first);
+      Tensor b = a.expand({4, 5});
+      CHECK(error_of([&] { entry.second(b); }) ==
+            entry.first + ": elements of [4, 5] overlap in memory (it is expanded); clone() it first");
+      CHECK(same(a, f64({{1}})));
+      Tensor own = b.clone();
+      entry.second(own);
+    }
+  }
+}
+
 TEST_CASE("in place is refused where a history would break") {
   Tensor x = leaf({1, 2});
   const std::string leaf_text =
@@ -254,6 +296,44 @@ TEST_CASE("a saved tensor that was changed is found, through views and detach") 
   x.zero_grad();
   z.backward();
   CHECK(same(x.grad(), f64({8, 16})));
+}
+
+TEST_CASE("set_data keeps a leaf's place in the history and its hooks, or is refused") {
+  const Tensor w = leaf({1, 2}), x = f64({3, 4});
+  int calls = 0;
+  const HookId hook = w.register_hook([&](const Tensor&) {
+    ++calls;
+    return Tensor();
+  });
+  // Between forward and backward: the gradient is that of the forward pass, at the old numbers.
+  Tensor y = sum(w * w * x);
+  w.set_data(f64({10, 20}));
+  y.backward();
+  CHECK(same(w.grad(), f64({6, 16})));
+  CHECK(calls == 1);
+  CHECK(same(w.detach(), f64({10, 20})));
+  // Another shape or dtype would not fit that gradient.
+  y = sum(w * x);
+  CHECK(error_of([&] {
+          w.set_data(f64({1, 2, 3}));
+        }) ==
+        "set_data: a recorded history still leads to [2] Float64, whose gradient would not fit [3] Float64; call "
+        "backward before, or let go of the results made from it");
+  CHECK(mentions(error_of([&] { w.set_data(tensor({1.0, 2.0})); }), "would not fit [2] Float32"));
+  CHECK(same(w.detach(), f64({10, 20})));
+  CHECK(w.grad().defined());
+  y.backward();
+  CHECK(same(w.grad(), f64({9, 20})));
+  CHECK(calls == 2);
+  // With nothing recorded any shape and dtype will do, and the hooks stay.
+  w.set_data(tensor({1.0, 2.0, 3.0}));
+  CHECK_FALSE(w.grad().defined());
+  sum(w * 2).backward();
+  CHECK(same(w.grad(), tensor({2.0, 2.0, 2.0})));
+  CHECK(calls == 3);
+  w.remove_hook(hook);
+  sum(w).backward();
+  CHECK(calls == 3);
 }
 
 TEST_CASE("names and set_data") {

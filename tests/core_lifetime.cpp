@@ -6,6 +6,7 @@
 
 #include <exception>
 #include <functional>
+#include <memory>
 
 #include "core_values.h"
 #include "ops_table.h"
@@ -79,6 +80,38 @@ TEST_CASE("deep graphs on a small stack: consumed, dropped, saved values, and gr
     x.zero_grad();
     (w * w).backward({}, {.create_graph = true});
     if (x.grad().item() != 2) throw Error("the gradient with a history is wrong");
+  });
+  CHECK(live_objects() == before);
+}
+
+TEST_CASE("long chains of gradients of gradients, and of owners of memory, end on a small stack") {
+  const LiveObjects before = live_objects();
+  constexpr std::int64_t links = 300'000 / smaller;
+  on_small_stack([] {
+    {
+      Tensor chain = f64({1});
+      for (std::int64_t i = 0; i < links; ++i) {
+        const Tensor next = f64({1});
+        next.set_grad(chain);
+        chain = next;
+      }
+    }
+    {
+      Tensor chain = f64({1});
+      for (std::int64_t i = 0; i < links; ++i) {
+        double* data = chain.data<double>();
+        chain = from_blob(data, {1}, Float64, std::make_shared<Tensor>(chain));
+      }
+    }
+    {  // in turn, with a history between them
+      Tensor chain = leaf({1});
+      for (std::int64_t i = 0; i < links; ++i) {
+        const Tensor made = chain * 2.0;
+        const Tensor next = from_blob(made.data<double>(), {1}, Float64, std::make_shared<Tensor>(made));
+        next.set_grad(made.detach());
+        chain = i % 2 == 0 ? next.requires_grad_() : next;
+      }
+    }
   });
   CHECK(live_objects() == before);
 }

@@ -29,12 +29,33 @@ Ref<Storage> make_storage(std::size_t bytes) {
 
 }  // namespace
 
+namespace {
+
+// An owner may hold tensors on foreign memory, whose owners hold others: those wait in a list instead of recursing.
+void destroy(Owner* owner) {
+  thread_local Owner* waiting = nullptr;
+  thread_local bool draining = false;
+  owner->next_dead = waiting;
+  waiting = owner;
+  if (draining) return;
+  draining = true;
+  while (Owner* dead = waiting) {
+    waiting = dead->next_dead;
+    delete dead;
+  }
+  draining = false;
+}
+
+}  // namespace
+
 void destroy(Storage* storage) {
   count(Counter::Storages, -1);
   const std::size_t bytes = storage->bytes;
   const bool pooled = storage->pooled;
+  Owner* owner = storage->owner;
   storage->~Storage();
   pool_free(storage, storage_header + (pooled ? bytes : 0));
+  if (owner) destroy(owner);
 }
 
 void destroy(TensorImpl* impl) { delete impl; }
@@ -44,7 +65,12 @@ TensorImpl::~TensorImpl() {
     SpinGuard guard(node->lock);
     node->sink = nullptr;
   }
-  delete extras;
+  if (extras) {
+    // Gradients that have gradients end one after the other.
+    for (Ref<TensorImpl> next = std::move(extras->grad); next.unique() && next->extras;)
+      next = Ref<TensorImpl>(std::move(next->extras->grad));
+    delete extras;
+  }
   count(Counter::Tensors, -1);
 }
 
@@ -290,8 +316,11 @@ void Tensor::set_data(const Tensor& data) const {
   check_defined(data, "set_data", "the data");
   const bool wanted = requires_grad();
   check(!wanted || is_floating(data.dtype()), "set_data", "a tensor that requires grad cannot be ", data.dtype());
+  const bool fits = data.shape() == shape() && data.dtype() == dtype();
+  check(!wanted || fits || impl().node.unique(), "set_data", "a recorded history still leads to ", *this, " ", dtype(),
+        ", whose gradient would not fit ", data, " ", data.dtype(),
+        "; call backward before, or let go of the results made from it");
   zero_grad();
-  requires_grad_(false);
   auto& to = impl();
   const auto& from = data.impl();
   to.storage = from.storage;
@@ -301,7 +330,12 @@ void Tensor::set_data(const Tensor& data) const {
   to.numel = from.numel;
   to.dtype = from.dtype;
   to.contiguous = from.contiguous;
-  requires_grad_(wanted);
+  if (!wanted || fits) return;
+  // The place in the history knows shape and dtype: a new one, with the old one's hooks.
+  const auto before = to.node;
+  requires_grad_(false);
+  requires_grad_();
+  to.node->hooks = std::move(before->hooks);
 }
 
 const Tensor& Tensor::set_name(std::string name) const {

@@ -78,6 +78,7 @@ class Ref {
 /// Whatever keeps foreign memory alive; see from_blob.
 struct Owner {
   virtual ~Owner() = default;
+  Owner* next_dead = nullptr;  // while waiting to be destroyed
 };
 
 /// A block of memory, shared by every view of it. The version counts in-place changes.
@@ -86,8 +87,7 @@ struct Storage : Counted {
   std::size_t bytes = 0;
   std::atomic<std::uint32_t> version{0};
   bool pooled = true;      // header and data are one block of the pool
-  Owner* owner = nullptr;  // keeps foreign memory alive
-  ~Storage() { delete owner; }
+  Owner* owner = nullptr;  // keeps foreign memory alive, and ends with the storage
 };
 
 /// What few tensors have.

@@ -180,10 +180,10 @@ void rows_of_numbers(std::vector<OpRow>& rows) {
   rows.push_back(two("weighted", "binary_cross_entropy_with_logits", s, s, [](auto& x, auto& t) {
     return binary_cross_entropy_with_logits(x, t, {.weight = f64({1, 2, 3, 4}), .pos_weight = f64({{1}, {2}, {3}})});
   }));
-  rows.push_back(one("embedding", "nll_loss", s, [](auto& x) {
+  rows.push_back(one("gather", "nll_loss", s, [](auto& x) {
     return nll_loss(x * x, tensor({2, -1, 0}), {.ignore_index = -1, .weight = f64({1, 2, 3, 4})});
   }));
-  rows.push_back(one("embedding", "nll_loss of places", {2, 3, 2}, [](auto& x) {
+  rows.push_back(one("gather", "nll_loss of places", {2, 3, 2}, [](auto& x) {
     return nll_loss(x * x, tensor({{2, 1}, {-100, 0}}), {.reduction = Reduction::None});
   }));
   rows.push_back(two(

@@ -172,6 +172,24 @@ TEST_CASE("a part whose whole is not asked for costs nothing, and parts of parts
   CHECK(same(gradient_of(none, x), zeros({2, 2}, {.dtype = Float64})));
 }
 
+TEST_CASE("an observer of backward sees the gradient of each part") {
+  const Tensor x = leaf({1, 2, 3});
+  const Tensor last = x.select(0, 2), twice = x.index({{0, 0}}), y = last * 5 + sum(twice);  // the newest first
+  std::vector<Tensor> parts;
+  Tensor dx;
+  {
+    const BackwardObserverGuard watch({.contribution = [&](const BackwardContribution& c) {
+      if (c.input == x.impl().node->order) parts.push_back(c.gradient);
+    }});
+    dx = gradient_of(y, x);
+  }
+  REQUIRE(parts.size() == 2);
+  CHECK(same(parts[0], f64({2, 0, 0})));
+  CHECK(same(parts[1], f64({0, 0, 5})));
+  CHECK(same(dx, f64({2, 0, 5})));
+  CHECK(same(gradient_of(y, x), dx));
+}
+
 TEST_CASE("an error while a part is added leaves every gradient as it was") {
   const Tensor x = leaf({1, 2});
   x.set_grad(f64({3, 4}));

@@ -247,7 +247,8 @@ class Sweep final : GradientBuffers {
       const auto edges = node.edges();
       gradients.assign(edges.size(), {});
       walked_ = &node;
-      node.gradients(g, gradients, create_graph_ ? nullptr : this);
+      // An observer sees each gradient on its own, so none is added to a buffer unseen.
+      node.gradients(g, gradients, create_graph_ || observer ? nullptr : this);
       entry.walked = true;
       std::optional<TapeNode> seen;
       if (observer) [[unlikely]]

@@ -214,8 +214,18 @@ TEST_CASE("misuse of norms, losses and embedding") {
 }
 
 TEST_CASE("misuse of shapes and parts") {
-  const Tensor a = ones({2, 3});
+  const Tensor a = ones({2, 3}), full_rank = ones({1, 1, 1, 1, 1, 1, 1, 2});
   check_texts({
+      {[&] { full_rank.unsqueeze(0); }, "unsqueeze: [1, 1, 1, 1, 1, 1, 1, 2] has as many dims as a tensor can have"},
+      {[&] {
+         stack({full_rank, full_rank});
+       },
+       "stack: [1, 1, 1, 1, 1, 1, 1, 2] has as many dims as a tensor can have"},
+      {[&] { embedding(a, full_rank.to(Int64)); },
+       "embedding: the indices [1, 1, 1, 1, 1, 1, 1, 2] have no room for one more dim"},
+      {[&] { any(Tensor()); }, "any: the tensor is an undefined tensor"},
+      {[&] { all(Tensor()); }, "all: the tensor is an undefined tensor"},
+      {[&] { sum_to(Tensor(), {1}); }, "sum_to: the tensor is an undefined tensor"},
       {[&] { a.transpose(0, 2); }, "transpose: dim 2 is outside a tensor of rank 2; it must be in [-2, 1]"},
       {[&] {
          a.permute({0, 0});

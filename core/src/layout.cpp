@@ -125,6 +125,7 @@ Tensor same_elements(const char* op, const Tensor& x, const Shape& shape, const 
 
 Tensor unsqueeze(const Tensor& x, std::int64_t dim) {
   check_defined(x, "unsqueeze", "the tensor");
+  check(x.dim() < Shape::max_rank, "unsqueeze", x, " has as many dims as a tensor can have");
   const auto d = static_cast<int>(wrap_dim(dim, x.dim() + 1, "unsqueeze"));
   Shape shape = x.shape(), strides = x.strides();
   std::int64_t stride = 1;
@@ -270,6 +271,7 @@ Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim) {
   for (const Tensor& t : tensors) {
     check_defined(t, "stack", "one of the tensors");
     check(t.shape() == tensors.front().shape(), "stack", "shapes differ: ", tensors.front(), " and ", t);
+    check(t.dim() < Shape::max_rank, "stack", t, " has as many dims as a tensor can have");
     slices.push_back(unsqueeze(t, wrap_dim(dim, t.dim() + 1, "stack")));
   }
   return cat(slices, wrap_dim(dim, tensors.front().dim() + 1, "stack"));

@@ -124,16 +124,19 @@ ValuesAndIndices min(const Tensor& x, std::int64_t dim, bool keepdim) {
 }
 
 bool any(const Tensor& x) {
+  check_defined(x, "any", "the tensor");
   check(x.dtype() == Bool, "any", "needs a Bool tensor, got ", x.dtype(), " ", x);
   return x.numel() > 0 && run(Reduce::Max, x, Reduced(x, {}, "any"), false).item<bool>();
 }
 
 bool all(const Tensor& x) {
+  check_defined(x, "all", "the tensor");
   check(x.dtype() == Bool, "all", "needs a Bool tensor, got ", x.dtype(), " ", x);
   return x.numel() == 0 || run(Reduce::Min, x, Reduced(x, {}, "all"), false).item<bool>();
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
+  check_defined(x, "sum_to", "the tensor");
   if (x.shape() == shape) return x;
   const int extra = x.shape().size() - shape.size();
   check(extra >= 0, "sum_to", shape, " does not broadcast to ", x);

@@ -137,7 +137,13 @@ Tensor make(const Shape& shape, DType dtype) {
   check(!__builtin_mul_overflow(numel, size_of(dtype), &bytes) && bytes <= INT64_MAX / 2, "empty", "the bytes of ",
         shape, " ", dtype, " do not fit 63 bits");
   for (const std::int64_t size : shape) check(size >= 0, "empty", "negative size in ", shape);
-  auto storage = make_storage(static_cast<std::size_t>(bytes));
+  auto storage = [&] {
+    try {
+      return make_storage(static_cast<std::size_t>(bytes));
+    } catch (const Error& error) {
+      throw Error(std::string(error.what()) + " for " + shape.str() + " " + name(dtype));
+    }
+  }();
   auto* impl = new TensorImpl;
   auto ref = Ref<TensorImpl>::adopt(impl);
   impl->storage = std::move(storage);

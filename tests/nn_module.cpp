@@ -187,6 +187,14 @@ TEST_CASE("to(dtype) converts in place, for every handle") {
   module(ones({1, 2}, {.dtype = Float64})).sum().backward();
   CHECK(held.grad().dtype() == Float64);
   CHECK(error_of([&] { module.to(Int64); }) == "Module::to: a module computes in Float32 or Float64, not Int64");
+  // The gradient of a result that is still there would not fit; nothing is converted then.
+  const Tensor result = module(ones({1, 2}, {.dtype = Float64})).sum();
+  CHECK(mentions(error_of([&] { module.to(Float32); }), "Module::to: a recorded history still leads to parameter "));
+  for (const Tensor& parameter : module.parameters()) CHECK(parameter.dtype() == Float64);
+  CHECK(module.shift.dtype() == Float64);
+  result.backward();
+  module.to(Float32);
+  CHECK(held.dtype() == Float32);
 }
 
 TEST_CASE("zero_grad and requires_grad_ reach all parameters") {

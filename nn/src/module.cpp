@@ -127,6 +127,10 @@ void Module::requires_grad_(bool wanted) const {
 
 void Module::to(DType dtype) {
   check(is_floating(dtype), "Module::to", "a module computes in Float32 or Float64, not ", dtype);
+  for (const auto& [name, parameter] : named_parameters())
+    check(!parameter.requires_grad() || parameter.dtype() == dtype || parameter.impl().node.unique(), "Module::to",
+          "a recorded history still leads to parameter ", name, " ", parameter.shape(), " ", parameter.dtype(),
+          "; call backward before, or let go of the results made from it");
   Convert convert(dtype);
   convert("", *this);
 }

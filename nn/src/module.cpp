@@ -1,3 +1,4 @@
+#include <gradus/detail/node.h>
 #include <gradus/layout.h>
 #include <gradus/nn/module.h>
 

@@ -77,7 +77,8 @@ class GRADUS_API Module {
   void requires_grad_(bool wanted = true) const;
   /// Converts floating parameters (with their gradients) and buffers where they are, so that every handle on them sees
   /// it: an optimizer goes on, and converts its moments at its next step. Tensors that shared their memory (detach,
-  /// views) keep the old one. Error unless dtype is Float32 or Float64.
+  /// views) keep the old one. Error unless dtype is Float32 or Float64, and where a result that is still to be walked
+  /// back leads to a parameter; nothing is converted then.
   void to(DType dtype);
 
   /// The type's name without namespaces: "Linear".

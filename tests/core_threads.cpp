@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <map>
 #include <thread>
 
@@ -273,43 +272,27 @@ TEST_CASE("Z03: subnormal numbers are kept at first, flushed on request, alike i
   CHECK(zeros_in(tiny * 1.5) == n);
 }
 
-TEST_CASE("Z03: with flushing, subnormal numbers cost no more than others") {
+TEST_CASE("Z03: with flushing, moments that fade away never become subnormal, which is what would be slow") {
   const FlushGuard flush;
-  REQUIRE(set_flush_denormals(true));
-  const auto seconds = [](const auto& run) {
-    const auto start = std::chrono::steady_clock::now();
-    run();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const auto subnormals_after_fading = [](bool on) {
+    REQUIRE(set_flush_denormals(on));
+    const Tensor p = ones({1000}), zero = zeros({1000}), mean = full({1000}, 1e-36), square = full({1000}, 1e-36);
+    const double smallest = std::numeric_limits<float>::min();
+    std::int64_t subnormals = 0;
+    for (std::int64_t step = 1; step <= 300; ++step) {
+      adam_update(p, zero, mean, square, {},
+                  {.lr = 1e-3,
+                   .beta1 = 0.9,
+                   .beta2 = 0.999,
+                   .eps = 1e-8,
+                   .weight_decay = 0,
+                   .decoupled_weight_decay = false,
+                   .maximize = false,
+                   .step = step});
+      for (const double number : mean.to_vector<double>()) subnormals += number != 0 && std::abs(number) < smallest;
+    }
+    return subnormals;
   };
-  const Tensor one = ones({256, 256}), tiny = full({256, 256}, 1e-40F);
-  double usual = infinity, subnormal = infinity;
-  for (int round = 0; round < 30; ++round) {  // the best of many: other programs only ever add time
-    usual = std::min(usual, seconds([&] { matmul(one, one); }));
-    subnormal = std::min(subnormal, seconds([&] { matmul(tiny, one); }));
-  }
-  CHECK(subnormal < 2 * usual);
-
-  // Adam with zero gradients: its moments fade away.
-  const auto run = [&](double start) {
-    const Tensor p = ones({20'000}), zero = zeros({20'000}), mean = full({20'000}, start),
-                 square = full({20'000}, start);
-    return seconds([&] {
-      for (std::int64_t step = 1; step <= 300; ++step)
-        adam_update(p, zero, mean, square, {},
-                    {.lr = 1e-3,
-                     .beta1 = 0.9,
-                     .beta2 = 0.999,
-                     .eps = 1e-8,
-                     .weight_decay = 0,
-                     .decoupled_weight_decay = false,
-                     .maximize = false,
-                     .step = step});
-    });
-  };
-  usual = subnormal = infinity;
-  for (int round = 0; round < 10; ++round) {
-    usual = std::min(usual, run(1));
-    subnormal = std::min(subnormal, run(1e-36));
-  }
-  CHECK(subnormal < 2 * usual);
+  CHECK(subnormals_after_fading(false) > 0);
+  CHECK(subnormals_after_fading(true) == 0);
 }

@@ -11,6 +11,10 @@
 // The saving list is all that is kept alive; a lambda captures plain numbers and shapes only. Write `output` in the
 // list for the op's own result. Formulas are written with differentiable ops, so that gradients of gradients follow. A
 // formula is called only where its input requires a gradient, and may return an undefined tensor for "zero".
+//
+// An op whose output is a part of its input (a slice, rows of a table) is written with `wrt_part`: beside the formula
+// it says how to add the same gradient to a whole dx in place, so that n parts of one tensor cost n parts, not n
+// tensors.
 #include <gradus/detail/node.h>
 #include <gradus/tensor.h>
 
@@ -22,11 +26,6 @@
 #include <vector>
 
 namespace gradus {
-
-//
-// An op whose output is a part of its input (a slice, rows of a table) is written with `wrt_part`: beside the formula
-// it says how to add the same gradient to a whole dx in place, so that n parts of one tensor cost n parts, not n
-// tensors.
 
 /// Stands for the op's own output in a saving list.
 struct OwnOutput {};

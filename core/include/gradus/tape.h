@@ -83,7 +83,8 @@ struct BackwardObserver {
 };
 
 /// Watches every backward() and grad() of this thread until the end of the scope, in place of an observer around it.
-/// Parts (slices, rows by index) then form their gradients one by one, at the cost of a tensor of the whole's size each.
+/// Parts (slices, rows by index) then form their gradients one by one, at the cost of a tensor of the whole's size
+/// each.
 ///
 ///     BackwardObserverGuard watch({.step = [](const BackwardStep& s) {
 ///       for (const Tensor& g : s.gradients)

@@ -126,10 +126,12 @@ constexpr const char* one_a = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":
 TEST_CASE("safetensors: the good files of the collection") {
   const Json good = cases("safetensors_files")["good"];
   for (const auto& [name, file] : good.items()) {
-    CAPTURE(name);
+    const auto& label = name;  // clang 14 captures no binding
+    CAPTURE(label);
     const Safetensors read = parse_safetensors(from_base64(file["file_b64"].get<std::string>()));
     for (const auto& [key, value] : file["expect"].items()) {
-      CAPTURE(key);
+      const auto& entry = key;
+      CAPTURE(entry);
       if (key == "metadata") {
         CHECK(read.metadata == value.get<FileMetadata>());
       } else {
@@ -166,7 +168,8 @@ TEST_CASE("safetensors: every hostile file of the collection is refused, with th
   const Json bad = cases("safetensors_files")["bad"];
   CHECK(bad.size() == reasons.size());
   for (const auto& [name, bytes] : bad.items()) {
-    CAPTURE(name);
+    const auto& label = name;  // clang 14 captures no binding
+    CAPTURE(label);
     const std::string text = refused_safetensors(from_base64(bytes.get<std::string>()));
     CHECK(text.starts_with("load_safetensors: '"));
     CHECK(mentions(text, "/file': "));
@@ -287,13 +290,15 @@ TEST_CASE("safetensors: files that Python wrote, and the same bytes back") {
   const Json files = cases("python_files")["safetensors"];
   const Folder folder;
   for (const auto& [name, file] : files.items()) {
-    CAPTURE(name);
+    const auto& label = name;  // clang 14 captures no binding
+    CAPTURE(label);
     const std::string bytes = from_base64(file["file_b64"].get<std::string>());
     const Safetensors read = parse_safetensors(bytes);
     CHECK(read.metadata == file["metadata"].get<FileMetadata>());
     CHECK(read.tensors.size() == file["tensors"].size());
     for (const auto& [key, value] : file["tensors"].items()) {
-      CAPTURE(key);
+      const auto& entry = key;
+      CAPTURE(entry);
       REQUIRE(read.tensors.contains(key));
       CHECK(same(read.tensors.at(key), to_tensor(value)));
     }
@@ -384,7 +389,8 @@ TEST_CASE("safetensors: the exact bytes, and what cannot be saved") {
 TEST_CASE("npy: the good files of the collection") {
   const Json good = cases("npy_files")["good"];
   for (const auto& [name, file] : good.items()) {
-    CAPTURE(name);
+    const auto& label = name;  // clang 14 captures no binding
+    CAPTURE(label);
     const Tensor read = parse_npy(from_base64(file["file_b64"].get<std::string>()));
     CHECK(read.shape() == Shape(file["shape"].get<std::vector<std::int64_t>>()));
     CHECK(read.is_contiguous());
@@ -402,7 +408,8 @@ TEST_CASE("npy: every hostile file of the collection is refused, with the path a
   const Json bad = cases("npy_files")["bad"];
   CHECK(bad.size() == reasons.size());
   for (const auto& [name, bytes] : bad.items()) {
-    CAPTURE(name);
+    const auto& label = name;  // clang 14 captures no binding
+    CAPTURE(label);
     const std::string text = refused_npy(from_base64(bytes.get<std::string>()));
     CHECK(text.starts_with("load_npy: '"));
     CHECK(mentions(text, "/file': "));
@@ -469,7 +476,8 @@ TEST_CASE("npy: files that NumPy wrote, and the same bytes back") {
   const Folder folder;
   for (const char* group : {"npy", "npy_read_only"}) {
     for (const auto& [name, file] : files[group].items()) {
-      CAPTURE(name);
+      const auto& label = name;  // clang 14 captures no binding
+      CAPTURE(label);
       const std::string bytes = from_base64(file["file_b64"].get<std::string>());
       const Tensor read = parse_npy(bytes);
       CHECK(same(read, to_tensor(file)));

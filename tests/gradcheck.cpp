@@ -90,7 +90,8 @@ TEST_CASE("third derivatives") {
          return cross_entropy(t, tensor({1, 0}), {.label_smoothing = 0.2});
        }}};
   for (const auto& [name, f] : one) {
-    CAPTURE(name);
+    const auto& label = name;  // clang 14 captures no binding
+    CAPTURE(label);
     const auto function = f;
     check_both(gradient_function([function](const Inputs& i) { return function(i[0]); }),
                {uniform({2, 3}, 0.5, 1.5).requires_grad_()});
@@ -104,7 +105,8 @@ TEST_CASE("third derivatives") {
       {"layer_norm with a weight",
        [](const Tensor& a, const Tensor& b) { return layer_norm(a, b.select(0, 0), b.select(0, 1), 0.5); }}};
   for (const auto& [name, f] : two) {
-    CAPTURE(name);
+    const auto& label = name;  // clang 14 captures no binding
+    CAPTURE(label);
     const auto function = f;
     check_both(gradient_function([function](const Inputs& i) { return function(i[0], i[1]); }),
                {uniform({2, 2}, 0.5, 1.5).requires_grad_(), uniform({2, 2}, 0.5, 1.5, 2).requires_grad_()});

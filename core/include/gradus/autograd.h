@@ -1,4 +1,9 @@
 #pragma once
+// Gradients. Threads: each may record and walk graphs of its own at the same time as others, and all may read tensors
+// that nobody changes, a model's parameters too: what several backwards bring to one leaf's gradient adds up, whole
+// sums at a time (in the order in which they end, so the last bits may differ from run to run). Not safe without a lock
+// of yours: changing a tensor, its gradient or its hooks (an optimizer's step, zero_grad, register_hook) while another
+// thread uses it, and walking one graph, or graphs with a common part, in two threads at once.
 #include <gradus/tensor.h>
 
 #include <optional>

@@ -67,6 +67,13 @@ template <class T>
 GRADUS_INLINE Vec<T> exp(Vec<T> x) {
   return exp<T>(x, Vec<T>{});
 }
+// e^(x - top). The difference goes to exp in two parts: rounded once, its own size would show in the result.
+template <class T>
+GRADUS_INLINE Vec<T> exp_of_difference(Vec<T> x, Vec<T> top) {
+  const Vec<T> d = x - top, back = d - x;
+  const Vec<T> low = (x - (d - back)) - (top + back);
+  return exp<T>(d, low == low ? low : Vec<T>{});  // of x = -inf the low part is NaN
+}
 
 // ln(1 + r) for 1 + r in [√½, √2], less the leading r - r²/2.
 GRADUS_INLINE VecF log_tail(VecF r) {

@@ -19,7 +19,7 @@ GRADUS_INLINE void short_softmax(i64 n, const T* x, T* y) {
   for (int i = 0; i < vectors; ++i) top = max<T>(v[i], top);
   top = splat(largest_lane<T>(top));
   Sum sum;
-  for (int i = 0; i < vectors; ++i) sum.add(v[i] = exp<T>(v[i] - top));
+  for (int i = 0; i < vectors; ++i) sum.add(v[i] = exp_of_difference<T>(v[i], top));
   const T scale = static_cast<T>(1 / sum.total());
   for (int i = 0; i < vectors - 1; ++i) store<T>(y + i * w, v[i] * scale);
   store_up_to<T>(y + before, v[vectors - 1] * scale, n - before);
@@ -42,7 +42,7 @@ void softmax_of(i64 rows, i64 n, const void* x_, void* y_) {
     const Vec<T> top = splat(row_max(n, x));
     Sum sum;
     each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
-      const Vec<T> e = exp<T>(load_up_to(x + i, count, -Lanes<T>::infinity) - top);
+      const Vec<T> e = exp_of_difference<T>(load_up_to(x + i, count, -Lanes<T>::infinity), top);
       sum.add(e);
       store_up_to<T>(y + i, e, count);
     });

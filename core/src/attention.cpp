@@ -19,13 +19,22 @@ namespace {
 /// Neither NaN nor infinite, each.
 Tensor is_finite(const Tensor& x) { return x - x == 0; }
 
+/// P·V. A large P whose columns are neighbours in memory is multiplied as (Vᵀ·Pᵀ)ᵀ, which reads it in the order in
+/// which it lies; for a small one that is not worth a result that lies transposed.
+Tensor product(const Tensor& p, const Tensor& v) {
+  constexpr std::int64_t large = 1 << 16;
+  const bool columns = p.strides()[p.dim() - 2] == 1 && p.strides()[p.dim() - 1] != 1;
+  if (!columns || p.size(-2) * p.size(-1) < large) return matmul(p, v);
+  return transpose(matmul(transpose(v, -2, -1), transpose(p, -2, -1)), -2, -1);
+}
+
 /// P·V where 0·x = 0. No history.
 Tensor skipping_product(const Tensor& p, const Tensor& v) {
   const NoGradGuard guard;
-  Tensor y = matmul(p, v);
+  Tensor y = product(p, v);
   // A NaN or inf of v that met a 0 shows as NaN; without one the plain product was right.
   if (std::isfinite(sum(y).item())) return y;
-  y = matmul(p, where(is_finite(v), v, 0));
+  y = product(p, where(is_finite(v), v, 0));
   for (std::int64_t j = 0; j < v.size(-2); ++j) {
     const Tensor row = narrow(v, -2, j, 1), finite = is_finite(row);
     if (all(finite)) continue;

@@ -308,3 +308,8 @@ TEST_CASE("masked_fill with a tensor: its gradient is what the mask lets in") {
   CHECK(same(masked_fill(tensor({1, 2}), tensor({true, false}), tensor(8)), tensor({8, 2})));
   CHECK(same(gradient_of(masked_fill(row, row < 0, value), value), f64(0)));
 }
+
+TEST_CASE("a bound of clamp that is NaN gives NaN") {
+  CHECK(same(clamp(f64({1, 2}), nan_value, 2), f64({nan_value, nan_value})));
+  CHECK(same(clamp(f64({1, 2}), 0, nan_value), f64({nan_value, nan_value})));
+}

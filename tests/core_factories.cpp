@@ -184,3 +184,24 @@ TEST_CASE("printing") {
   CHECK(error_of([] { set_print_options({.precision = -1}); }) ==
         "set_print_options: precision must be in [0, 17], got -1");
 }
+
+TEST_CASE("arange counts integers exactly, wherever they lie") {
+  constexpr std::int64_t far = std::int64_t{1} << 62, lowest = INT64_MIN, highest = INT64_MAX;
+  CHECK(arange(far, far + 3).to_vector<std::int64_t>() == std::vector<std::int64_t>{far, far + 1, far + 2});
+  CHECK(arange((far >> 9) + 1, (far >> 9) + 4).numel() == 3);
+  CHECK(arange(lowest, highest, highest).to_vector<std::int64_t>() ==
+        std::vector<std::int64_t>{lowest, -1, highest - 1});
+  CHECK(arange(3, -4, -3).to_vector<std::int64_t>() == std::vector<std::int64_t>{3, 0, -3});
+  CHECK(arange(3, 3).numel() == 0);
+  CHECK(arange(3, 4, -1).numel() == 0);
+  CHECK(error_of([] { eye(-1); }) == "eye: sizes must not be negative, got -1 and -1");
+}
+
+TEST_CASE("numbers that do not fit are refused") {
+  CHECK(error_of([] { full({1}, UINT64_MAX, {.dtype = Int64}); }) ==
+        "Scalar: 1.84467e+19 does not fit a 64-bit integer");
+  CHECK(full({1}, UINT64_MAX, {.dtype = Float64}).item() == 0x1p64);
+  CHECK(error_of([] { tensor(300).item<std::uint8_t>(); }) == "item: the number 300 does not fit the type asked for");
+  CHECK(error_of([] { tensor(-1).item<std::uint64_t>(); }) == "item: the number -1 does not fit the type asked for");
+  CHECK(tensor(255).item<std::uint8_t>() == 255);
+}

@@ -151,7 +151,7 @@ TEST_CASE("in place, with a history: the gradient is that of the op") {
   CHECK(close(k.grad(), f64({0, 0.25, 0.375})));
   Tensor cut = x * 2;
   cut.zero_();
-  CHECK_FALSE(cut.requires_grad());
+  CHECK(same(gradient_of(cut, x), f64({0, 0, 0})));
   Tensor plain = f64({0, 0, 0});
   plain.add_(x);
   CHECK(plain.requires_grad());
@@ -197,7 +197,7 @@ TEST_CASE("V01 an expanded tensor is not changed in place, by any op, and stays 
       {"masked_fill_", [&](Tensor& b) { b.masked_fill_(mask, 3); }},
       {"copy_", [](Tensor& b) { b.copy_(f64({{2}})); }},
       {"fill_", [](Tensor& b) { b.fill_(2); }},
-      {"fill_", [](Tensor& b) { b.zero_(); }},
+      {"zero_", [](Tensor& b) { b.zero_(); }},
       {"index_put_",
        [](Tensor& b) {
          b.index_put_({0, 0}, 2);
@@ -228,7 +228,7 @@ TEST_CASE("in place is refused where a history would break") {
       "out-of-place "
       "op";
   CHECK(error_of([&] { x.add_(1); }) == "add_" + leaf_text);
-  CHECK(error_of([&] { x.zero_(); }) == "fill_" + leaf_text);
+  CHECK(error_of([&] { x.zero_(); }) == "zero_" + leaf_text);
   Tensor row = x.narrow(0, 0, 1);
   CHECK(mentions(error_of([&] { row.add_(1); }), "add_: the memory of [1] is seen by other tensors"));
   {
@@ -351,4 +351,45 @@ TEST_CASE("names and set_data") {
   CHECK(same(same_handle.grad(), tensor({2.0, 2.0, 2.0})));
   CHECK(mentions(error_of([&] { (w * 2).set_data(w); }), "only a leaf's data can be replaced"));
   CHECK(error_of([&] { w.set_data(tensor({1})); }) == "set_data: a tensor that requires grad cannot be Int64");
+}
+
+TEST_CASE("a hook that changes its gradient in place is refused") {
+  const Tensor x = leaf({1, 2}), z = leaf({3, 4});
+  x.register_hook([](const Tensor& g) {
+    Tensor same = g;
+    same.mul_(10);
+    return Tensor();
+  });
+  CHECK(error_of([&] {
+          (x + z).backward(f64({1, 1}));
+        }) ==
+        "register_hook: a hook on [2] changed the gradient in place, which others may hold; return the new gradient "
+        "instead");
+  CHECK_FALSE(z.grad().defined());
+}
+
+TEST_CASE("what a constant overwrites passes the gradient 0 on") {
+  const Tensor x = leaf({1, 2}), constant = f64({5, 6});
+  for (int form = 0; form < 3; ++form) {
+    CAPTURE(form);
+    x.zero_grad();
+    Tensor y = x * 1;
+    if (form == 0) y.zero_();
+    if (form == 1) y.fill_(3);
+    if (form == 2) y.copy_(constant);
+    (y * 2).sum().backward();
+    CHECK(same(x.grad(), f64({0, 0})));
+  }
+  CHECK_FALSE(constant.requires_grad());
+}
+
+TEST_CASE("in-place ops refuse in their own words") {
+  Tensor x = f64({1, 2}), whole = tensor({1, 2});
+  CHECK(error_of([&] {
+          x.sub_(f64({1, 2, 3}));
+        }) ==
+        "sub_: shapes [2] and [3] do not broadcast: 2 against 3 in dim -1; sizes must be equal, or one of them 1");
+  CHECK(error_of([&] { whole.fill_(nan_value); }) == "fill_: Scalar: nan does not fit a 64-bit integer");
+  Tensor wide = x.unsqueeze(0).expand({2, 2});
+  CHECK(mentions(error_of([&] { wide.zero_(); }), "zero_: elements of [2, 2] overlap"));
 }

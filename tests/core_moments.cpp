@@ -218,3 +218,10 @@ TEST_CASE("var, logsumexp and cumsum have the same bits for 1, 2 and 3 threads")
     for (std::size_t i = 0; i < now.size(); ++i) CHECK(same(now[i], first[i]));
   }
 }
+
+TEST_CASE("variances too large for a number are infinite, and an infinity does not spread in the gradient") {
+  CHECK(var(f64({1e200, 2e200, 3e200, 4e200})).item() == infinity);
+  CHECK(var(f64({{1e200, 1}, {3e200, 2}, {5e200, 3}}), {0}).to_vector<double>()[0] == infinity);
+  const Tensor x = leaf({1, infinity, 2});
+  CHECK(same(gradient_of(var(x), x), f64({-infinity, nan_value, -infinity})));
+}

@@ -211,3 +211,21 @@ TEST_CASE("mse_loss") {
   loss.backward();
   CHECK(close(x.grad(), f64({2.0 / 3, 0, 2})));
 }
+
+TEST_CASE("layer_norm of rows whose squares are too large for a number, and of no elements") {
+  const double a = 1.3416407864998738, b = a / 3;
+  for (const double scale : {1e19, 1e25, 3e37}) {
+    const Tensor x = (tensor({{1.0, 2.0, 3.0, 4.0}}) * scale).detach().requires_grad_();
+    const Tensor y = layer_norm(x);
+    CHECK(close(y, f64({{-a, -b, b, a}}), 1e-6));
+    CHECK(close(gradient_of(y, x, tensor({{1.0, 0.0, 0.0, 0.0}})) * scale,
+                gradient_of(layer_norm(x / scale, {}, {}, 0), x, tensor({{1.0, 0.0, 0.0, 0.0}})) * scale, 1e-5));
+  }
+  CHECK(close(layer_norm(f64({{1e200, 2e200, 3e200, 4e200}})), f64({{-a, -b, b, a}})));
+  CHECK(any(layer_norm(f64({{1, infinity}})) != f64({{0, 0}})));  // NaN, not a quiet 0
+
+  const Tensor none = zeros({3, 0}, {.dtype = Float64, .requires_grad = true}), w = ones({0}, {.dtype = Float64});
+  CHECK(layer_norm(none, w).shape() == Shape{3, 0});
+  CHECK(layer_norm(zeros({3, 2, 0}), Shape{2, 0}).shape() == Shape{3, 2, 0});
+  CHECK(gradient_of(layer_norm(none, w), none).shape() == Shape{3, 0});
+}

@@ -176,3 +176,16 @@ TEST_CASE("D03: rates outside [0, 1]") {
           dropout(tensor({1, 2}), 0.5);
         }) == "dropout: needs Float32 or Float64, got Int64 [2]; convert with to(Float32)");
 }
+
+TEST_CASE("uniform numbers lie below the upper bound, however they are rounded") {
+  for (const DType dtype : {Float32, Float64}) {
+    Tensor x = empty({4'000'000 / smaller}, {.dtype = dtype});
+    uniform_(x, 1000, 1001);
+    CHECK(amax(x).item() < 1001);
+    CHECK(amin(x).item() >= 1000);
+    uniform_(x, 1.0, 1.0000001);
+    CHECK(amax(x).item() < 1.0000001);
+    uniform_(x, 2, 2);
+    CHECK(all(x == 2));
+  }
+}

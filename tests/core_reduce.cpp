@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core_values.h"
+#include "throws.h"
 
 using namespace gradus;
 using namespace gradus::test;
@@ -208,4 +209,24 @@ TEST_CASE("sum_to undoes a broadcast") {
   CHECK(same(sum_to(x, {4}), sum(x, {0, 1})));
   CHECK(same(sum_to(x, {}), sum(x)));
   CHECK(sum_to(x, {2, 3, 4}).is_same(x));
+}
+
+TEST_CASE("where NaN wins it gets the gradient, shared among all NaN") {
+  const Tensor x = leaf({{1, nan_value, 2, nan_value}, {1, 3, 3, 0}});
+  CHECK(same(gradient_of(amax(x, {1}), x), f64({{0, 0.5, 0, 0.5}, {0, 0.5, 0.5, 0}})));
+  CHECK(same(gradient_of(amin(x, {1}), x), f64({{0, 0.5, 0, 0.5}, {0, 0, 0, 1}})));
+  CHECK(same(gradient_of(max(x), x), f64({{0, 0.5, 0, 0.5}, {0, 0, 0, 0}})));
+}
+
+TEST_CASE("max and min along a dim refuse in their own words") {
+  const Tensor none = zeros({2, 0});
+  CHECK(error_of([&] { max(none, 1); }) == "max: there is no element to choose from along dim 1 of [2, 0]");
+  CHECK(error_of([&] { min(none, 2); }) == "min: dim 2 is outside a tensor of rank 2; it must be in [-2, 1]");
+}
+
+TEST_CASE("nothing is recorded under a NoGradGuard by ops that look for the winner first") {
+  const Tensor x = leaf({1, 2});
+  const NoGradGuard guard;
+  CHECK_FALSE(min(x, 0).values.requires_grad());
+  CHECK_FALSE(max(x, 0).values.requires_grad());
 }

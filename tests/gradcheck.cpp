@@ -257,3 +257,13 @@ TEST_CASE("what the function may return: any shape, a narrower float, an input i
   CHECK_FALSE(nan.ok);
   CHECK(mentions(nan.what, "analytic nan, numeric "));
 }
+
+TEST_CASE("gradcheck follows functions that take gradients themselves") {
+  const Tensor x = uniform({2, 3}, 0.5, 1.5).requires_grad_();
+  const auto penalty = [](const Inputs& in) {
+    const Tensor y = (in[0] * in[0] * in[0]).sum();
+    return grad({y}, {in[0]}, {}, {.create_graph = true})[0].square().sum();
+  };
+  CHECK(gradcheck(penalty, {x}));
+  CHECK(gradgradcheck(penalty, {x}));
+}

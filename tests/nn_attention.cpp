@@ -285,3 +285,14 @@ TEST_CASE("masks") {
   CHECK(error_of([] { nn::padding_mask(tensor({1, 2}), 0); }) == "padding_mask: tokens must be [B, L], are [2]");
   CHECK(mentions(error_of([] { nn::subsequent_mask(-1); }), "must not be negative"));
 }
+
+TEST_CASE("a mask that was made to be added is refused where non-zero means may attend") {
+  const nn::MultiHeadAttention module(2, 4);
+  const Tensor x = zeros({1, 2, 4}), additive = full({1, 2, 2}, -std::numeric_limits<double>::infinity()).triu(1);
+  CHECK(
+      error_of([&] { module(x, x, x, additive); }) ==
+      "MultiHeadAttention: the mask [1, 1, 2, 2] holds negative numbers or NaN, as masks to be added do; here non-zero "
+      "means may attend: pass mask == 0, or a Bool mask");
+  CHECK(mentions(error_of([&] { nn::attention(x, x, x, additive); }), "attention: the mask [1, 2, 2] holds negative"));
+  CHECK(mentions(error_of([&] { nn::attention(x, x, x, full({2}, not_a_number)); }), "or NaN"));
+}

@@ -175,7 +175,7 @@ TEST_CASE("misuse of gradients and of in-place ops leaves every number as it was
           {[&] { integers.mul_(0.5); },
            "mul_: a result of Float32 cannot be written into Int64 [2]; use the out-of-place op, or convert with to()"},
           {[&] { target.masked_fill_(ones({3}) > 0, 1); },
-           "masked_fill: shapes [2] and [3] do not broadcast: 2 against 3 in dim -1; sizes must be equal, or one of "
+           "masked_fill_: shapes [2] and [3] do not broadcast: 2 against 3 in dim -1; sizes must be equal, or one of "
            "them 1"},
           {[&] {
              const Tensor y = w * 3, loss = (y * y).sum();

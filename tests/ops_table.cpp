@@ -235,6 +235,11 @@ void shapes(std::vector<OpRow>& rows) {
   rows.push_back(one("squeeze", "a dim", {3, 1, 2}, [](auto& x) { return squeeze(x, 1); }));
   rows.push_back(one("expand", "", {3, 1}, [](auto& x) { return expand(x, {2, -1, 4}); }));
   rows.push_back(one("contiguous", "", s, [](auto& x) { return contiguous(transpose(x, 0, 1)); }));
+  rows.push_back(one("overwritten", "by a constant", s, [](auto& x) {
+    Tensor y = x * 2;
+    y.fill_(3);
+    return y + square(x);
+  }));
   rows.push_back(one("clone", "", s, [](auto& x) { return clone(x); }));
   rows.push_back(one("flip", "", deep, [](auto& x) { return flip(x, {0, -1}); }));
   rows.push_back(three("cat", "", {2, 2}, {2, 1}, {2, 3}, [](auto& a, auto& b, auto& c) { return cat({a, b, c}, 1); }));

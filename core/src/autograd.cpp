@@ -340,7 +340,10 @@ class Sweep final : GradientBuffers {
   void call_hooks(Entry& entry) {
     const auto hooks = entry.node->hooks;  // a copy: a hook may remove itself
     for (const auto& [id, hook] : hooks) {
+      const std::uint32_t version = entry.gradient.impl().version();
       Tensor changed = hook(entry.gradient);
+      check(entry.gradient.impl().version() == version, "register_hook", "a hook on ", entry.node->shape,
+            " changed the gradient in place, which others may hold; return the new gradient instead");
       if (!changed.defined()) continue;
       check(changed.shape() == entry.node->shape && changed.dtype() == entry.node->dtype, "register_hook", "a hook on ",
             entry.node->shape, " ", entry.node->dtype, " returned ", changed, " ", changed.dtype());

@@ -361,6 +361,12 @@ Tensor clamp(const Tensor& a, std::optional<Scalar> min, std::optional<Scalar> m
   const Tensor x = beside(a, min && (min->is_floating() || !max) ? *min : *max, "clamp");
   const double infinity = std::numeric_limits<double>::infinity();
   const double lo = min ? min->to_double() : -infinity, hi = max ? max->to_double() : infinity;
+  if (lo != lo || hi != hi) {  // NaN is no bound that the kernel knows
+    const auto bound = [&](const std::optional<Scalar>& b) {
+      return b ? full({}, *b, {.dtype = x.dtype()}) : Tensor();
+    };
+    return clamp(x, bound(min), bound(max));
+  }
   return record("clamp", apply(Unary::Clamp, x, "clamp", lo, hi),
                 wrt(x, saving(x),
                     [lo, hi](const Tensor& g, const Tensor& X) { return where(logical_and(X >= lo, X <= hi), g, 0); }));

@@ -170,6 +170,20 @@ Tensor empty_like(const Tensor& like, const TensorOptions& options) {
   return empty(like.shape(), like_options(like, options, "empty_like"));
 }
 
+namespace {
+
+/// Differences of 64-bit integers may need 64 bits without a sign.
+std::uint64_t unsigned_of(Scalar integer) { return static_cast<std::uint64_t>(integer.to_int()); }
+
+/// How many of start, start + step, … lie before end.
+std::int64_t whole_steps(std::int64_t start, std::int64_t end, std::int64_t step) {
+  if (step > 0 ? start >= end : start <= end) return 0;
+  const std::uint64_t from = unsigned_of(start), to = unsigned_of(end), by = unsigned_of(step);
+  return static_cast<std::int64_t>((step > 0 ? (to - from - 1) / by : (from - to - 1) / (0 - by)) + 1);
+}
+
+}  // namespace
+
 Tensor arange(Scalar end, const TensorOptions& options) { return arange(0, end, 1, options); }
 
 Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions& options) {
@@ -179,18 +193,23 @@ Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions& option
         start.to_double(), ", ", end.to_double(), ", ", step.to_double());
   const bool floating = start.is_floating() || end.is_floating() || step.is_floating();
   const DType dtype = or_default(options, floating ? Float32 : Int64);
-  const double count = std::max(0.0, std::ceil(span / step.to_double()));
-  check(count < 0x1p62, "arange", "too many elements: ", count);
-  Tensor x = detail::make({static_cast<std::int64_t>(count)}, dtype);
+  const double steps = std::max(0.0, std::ceil(span / step.to_double()));
+  check(steps < 0x1p62, "arange", "too many elements: ", steps);
+  const std::int64_t count =
+      floating ? static_cast<std::int64_t>(steps) : whole_steps(start.to_int(), end.to_int(), step.to_int());
+  Tensor x = detail::make({count}, dtype);
   for (std::int64_t i = 0; i < x.numel(); ++i) {
-    const Scalar value = floating ? Scalar(start.to_double() + static_cast<double>(i) * step.to_double())
-                                  : Scalar(start.to_int() + i * step.to_int());
+    const Scalar value =
+        floating
+            ? Scalar(start.to_double() + static_cast<double>(i) * step.to_double())
+            : Scalar(static_cast<std::int64_t>(unsigned_of(start) + static_cast<std::uint64_t>(i) * unsigned_of(step)));
     write_number(detail::mutable_pointer(x), dtype, i, value);
   }
   return finish(x, options);
 }
 
 Tensor eye(std::int64_t n, std::optional<std::int64_t> m, const TensorOptions& options) {
+  check(n >= 0 && m.value_or(n) >= 0, "eye", "sizes must not be negative, got ", n, " and ", m.value_or(n));
   Tensor x = zeros({n, m.value_or(n)}, {.dtype = or_default(options, Float32)});
   for (std::int64_t i = 0; i < std::min(n, m.value_or(n)); ++i)
     write_number(detail::mutable_pointer(x), x.dtype(), i * x.size(1) + i, 1);

@@ -46,14 +46,6 @@ void check_result(const Tensor& y, const char* caller) {
         "; only Float32 and Float64 have gradients");
 }
 
-/// The function's result without history.
-Tensor value_of(const TensorFunction& f, const std::vector<Tensor>& inputs, const char* caller) {
-  const NoGradGuard guard;
-  Tensor y = f(inputs);
-  check_result(y, caller);
-  return y.detach();
-}
-
 /// The inputs, each one that requires a gradient as a leaf of its own on the same memory: the same tensor in two slots,
 /// or a view beside what it views, then has a gradient for each.
 std::vector<Tensor> own_leaves(const std::vector<Tensor>& inputs) {
@@ -61,6 +53,14 @@ std::vector<Tensor> own_leaves(const std::vector<Tensor>& inputs) {
   for (Tensor& leaf : leaves)
     if (leaf.requires_grad()) leaf = leaf.detach().requires_grad_().set_name(leaf.name());
   return leaves;
+}
+
+/// The function's result without history; the function itself may take gradients.
+Tensor value_of(const TensorFunction& f, const std::vector<Tensor>& inputs, const char* caller) {
+  const EnableGradGuard guard;
+  const Tensor y = f(own_leaves(inputs));
+  check_result(y, caller);
+  return y.detach();
 }
 
 /// A fixed direction of y's shape, away from 0, so that no part of y goes unseen.
@@ -184,7 +184,7 @@ GradcheckResult check_gradients(const TensorFunction& f, const std::vector<Tenso
     ++wanted;
     // The differences move one element at a time of a copy, so that views and expanded inputs are checked too.
     std::vector<Tensor> moved = leaves;
-    const Tensor copy = inputs[slot].detach().clone();
+    const Tensor copy = inputs[slot].detach().clone().requires_grad_();
     moved[slot] = copy;
     for (std::int64_t i = 0; i < copy.numel(); ++i) {
       const Shape index = unflatten(i, copy.shape());

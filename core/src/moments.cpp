@@ -35,8 +35,8 @@ Tensor spread(const Tensor& x, const Reduced& r, std::int64_t correction, bool k
 
 /// x - mean. Beside a mean far greater than the differences its own rounding shows: it is taken away as well.
 Tensor centered(const Tensor& x, const Shape& dims) {
-  const Tensor near = x - mean(x, dims, true);
-  return near - mean(near, dims, true);
+  const Tensor near = x - mean(x, dims, true), rest = mean(near, dims, true);
+  return near - masked_fill(rest, rest != rest, 0);  // an infinity is its own affair
 }
 
 }  // namespace

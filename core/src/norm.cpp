@@ -33,9 +33,9 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   check_floating(x, "layer_norm");
   if (const Tensor& like = weight.defined() ? weight : bias; like.defined() && like.dim() > 1)
     return layer_norm(x, like.shape(), weight, bias, eps);
-  check(x.dim() >= 1 && x.size(-1) > 0, "layer_norm", "needs a last dim to normalise, got ", x);
+  check(x.dim() >= 1, "layer_norm", "needs a last dim to normalise, got ", x);
   check(eps >= 0, "layer_norm", "eps must not be negative, got ", eps);
-  const std::int64_t n = x.size(-1), rows = x.numel() / n;
+  const std::int64_t n = x.size(-1), rows = n > 0 ? x.numel() / n : 0;
   for (const Tensor& t : {weight, bias}) {
     if (!t.defined()) continue;
     check(t.dim() == 1 && t.size(0) == n, "layer_norm", "weight and bias must be [", n, "] for ", x, ", got ", t);
@@ -98,9 +98,8 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
           " for ", x, ", got ", t.defined() ? t.shape() : Shape());
   if (dims == 1) return layer_norm(x, weight, bias, eps);
   const std::int64_t n = normalized_shape.numel();
-  check(n > 0, "layer_norm", "there is nothing to normalise in ", x);
   const auto flat = [n](const Tensor& t) { return t.defined() ? reshape(t, {n}) : t; };
-  return reshape(layer_norm(reshape(x, {x.numel() / n, n}), flat(weight), flat(bias), eps), x.shape());
+  return reshape(layer_norm(reshape(x, {n > 0 ? x.numel() / n : 0, n}), flat(weight), flat(bias), eps), x.shape());
 }
 
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, double eps) {

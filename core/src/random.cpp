@@ -3,8 +3,10 @@
 #include <gradus/layout.h>
 #include <gradus/random.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "internal.h"
 
@@ -138,13 +140,29 @@ void check_fill(const Tensor& x, const char* op) {
 
 }  // namespace
 
+namespace {
+
+/// The largest number below high, but not below low: rounding must not reach high itself.
+template <class T>
+T last_before(double high, double low) {
+  T last = static_cast<T>(high);
+  if (static_cast<double>(last) >= high) last = std::nextafter(last, -std::numeric_limits<T>::infinity());
+  return std::max(last, static_cast<T>(low));
+}
+
+}  // namespace
+
 void uniform_(Tensor& x, double low, double high, Generator* generator) {
   check_fill(x, "uniform_");
   check(low <= high, "uniform_", "low ", low, " lies above high ", high);
   fill_random(
       x, or_default(generator),
-      [=](std::uint32_t w) { return static_cast<float>(low + (high - low) * double{uniform(w)}); },
-      [=](std::uint32_t w0, std::uint32_t w1) { return low + (high - low) * uniform(w0, w1); });
+      [=, last = last_before<float>(high, low)](std::uint32_t w) {
+        return std::min(static_cast<float>(low + (high - low) * double{uniform(w)}), last);
+      },
+      [=, last = last_before<double>(high, low)](std::uint32_t w0, std::uint32_t w1) {
+        return std::min(low + (high - low) * uniform(w0, w1), last);
+      });
   detail::bump_version(x);
 }
 

@@ -65,7 +65,7 @@ Tensor extreme(Reduce op, const char* name, const Tensor& x, const Shape& dims, 
   check(r.count > 0, name, "there is no element to choose from in ", x);
   return record(name, run(op, x, r, keepdim),
                 wrt(x, saving(x, output), [k = r.keepdim, dims](const Tensor& g, const Tensor& X, const Tensor& Y) {
-                  const Tensor ties = X == reshape(Y, k);
+                  const Tensor ties = X == reshape(Y, k) || X != X;  // where there is NaN, it is what won
                   const Tensor share = reshape(g, k) / to(sum(ties, dims, true), g.dtype());
                   return where(ties, share, 0);
                 }));
@@ -78,18 +78,16 @@ Tensor amin(const Tensor& x, const Shape& dims, bool keepdim) { return extreme(R
 Tensor max(const Tensor& x) { return amax(x); }
 Tensor min(const Tensor& x) { return amin(x); }
 
-Tensor argmax(const Tensor& x, std::optional<std::int64_t> dim, bool keepdim) {
-  check_defined(x, "argmax", "the tensor");
+namespace {
+
+/// argmax along a dim, in the words of `op`.
+Tensor winner_along(const Tensor& x, std::int64_t dim, bool keepdim, const char* op) {
   const NoGradGuard guard;
-  if (x.dtype() == Bool) return argmax(to(x, Int64), dim, keepdim);
-  if (!dim) {
-    const Tensor index = argmax(reshape(x, {-1}), 0, false);
-    return keepdim ? reshape(index, Shape(std::vector<std::int64_t>(static_cast<std::size_t>(x.dim()), 1))) : index;
-  }
-  if (x.dim() == 0) return argmax(reshape(x, {1}), 0, false);
-  const std::int64_t d = wrap_dim(*dim, x.dim(), "argmax");
+  if (x.dtype() == Bool) return winner_along(to(x, Int64), dim, keepdim, op);
+  const std::int64_t d = wrap_dim(dim, x.dim(), op);
+  if (x.dim() == 0) return winner_along(reshape(x, {1}), 0, false, op);
   const std::int64_t n = x.size(d);
-  check(n > 0, "argmax", "there is no element to choose from along dim ", *dim, " of ", x);
+  check(n > 0, op, "there is no element to choose from along dim ", dim, " of ", x);
   const Tensor rows = packed(transpose(x, d, -1));
   Shape shape = rows.shape();
   shape[shape.size() - 1] = 1;
@@ -99,11 +97,20 @@ Tensor argmax(const Tensor& x, std::optional<std::int64_t> dim, bool keepdim) {
   return keepdim ? y : squeeze(y, d);
 }
 
+}  // namespace
+
+Tensor argmax(const Tensor& x, std::optional<std::int64_t> dim, bool keepdim) {
+  check_defined(x, "argmax", "the tensor");
+  if (dim) return winner_along(x, *dim, keepdim, "argmax");
+  const Tensor index = winner_along(reshape(x.detach(), {-1}), 0, false, "argmax");
+  return keepdim ? reshape(index, Shape(std::vector<std::int64_t>(static_cast<std::size_t>(x.dim()), 1))) : index;
+}
+
 namespace {
 
 // The place of the winner is found without history; reading it is a gather, which has a gradient.
-ValuesAndIndices extreme_along(const Tensor& x, const Tensor& order, std::int64_t dim, bool keepdim) {
-  const Tensor indices = argmax(order, dim, true);
+ValuesAndIndices extreme_along(const Tensor& x, const Tensor& order, std::int64_t dim, bool keepdim, const char* op) {
+  const Tensor indices = winner_along(order, dim, true, op);
   const Tensor values = x.dim() == 0 ? reshape(x, {}) : gather(x, dim, indices);
   if (keepdim || x.dim() == 0) return {values, indices};
   return {squeeze(values, dim), squeeze(indices, dim)};
@@ -113,14 +120,14 @@ ValuesAndIndices extreme_along(const Tensor& x, const Tensor& order, std::int64_
 
 ValuesAndIndices max(const Tensor& x, std::int64_t dim, bool keepdim) {
   check_defined(x, "max", "the tensor");
-  return extreme_along(x, x, dim, keepdim);
+  return extreme_along(x, x, dim, keepdim, "max");
 }
 
 ValuesAndIndices min(const Tensor& x, std::int64_t dim, bool keepdim) {
   check_defined(x, "min", "the tensor");
   // The smallest is the largest of the negated; for bools, of the opposite. Integers become -1 - x: -x may overflow.
   const Tensor order = x.dtype() == Bool ? logical_not(x) : x.dtype() == Int64 ? -1 - x : neg(x.detach());
-  return extreme_along(x, order, dim, keepdim);
+  return extreme_along(x, order, dim, keepdim, "min");
 }
 
 bool any(const Tensor& x) {

@@ -197,6 +197,9 @@ void check_in_place(const Tensor& y, const char* op, std::initializer_list<const
 
 }  // namespace detail
 
+void Tensor::unfit(std::int64_t number) {
+  detail::fail("item", "the number ", number, " does not fit the type asked for");
+}
 void Tensor::undefined() { throw Error("Tensor: this tensor is undefined; only defined() may be asked of it"); }
 
 std::int64_t Tensor::size(std::int64_t dim) const {

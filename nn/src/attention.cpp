@@ -15,7 +15,16 @@ namespace {
 
 constexpr const char* op = "MultiHeadAttention";
 
-Tensor as_bool(const Tensor& mask) { return !mask.defined() || mask.dtype() == Bool ? mask : mask != 0; }
+/// A mask of numbers says with non-zero what may be seen. One to be added (0 may, -inf may not) would mean the
+/// opposite.
+Tensor as_bool(const Tensor& mask, const char* caller) {
+  if (!mask.defined() || mask.dtype() == Bool) return mask;
+  const NoGradGuard guard;
+  check(mask.numel() == 0 || amin(mask).item() >= 0, caller, "the mask ", mask,
+        " holds negative numbers or NaN, as masks "
+        "to be added do; here non-zero means may attend: pass mask == 0, or a Bool mask");
+  return mask != 0;
+}
 
 /// The mask as [B or 1, h or 1, Lq or 1, Lk].
 Tensor over_heads(const Tensor& mask, std::int64_t batch, std::int64_t heads, std::int64_t lq, std::int64_t lk) {
@@ -66,7 +75,7 @@ Attention functional::attention(const Tensor& query, const Tensor& key, const Te
             key.size(-2) == value.size(-2),
         "attention", "needs query [..., Lq, d], key [..., Lk, d] and value [..., Lk, dv], got ", query, ", ", key,
         " and ", value);
-  Tensor weights = attention_weights(query, key, {.mask = as_bool(mask)});  // [..., Lq, Lk]
+  Tensor weights = attention_weights(query, key, {.mask = as_bool(mask, "attention")});  // [..., Lq, Lk]
   if (dropout) weights = (*dropout)(weights);
   return {weighted_sum(weights, value), weights};  // [..., Lq, dv]
 }
@@ -90,7 +99,8 @@ Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& key, co
         " and ", value);
   Tensor seen, from = query, to = key, what = value;
   if (mask.defined()) {
-    seen = as_bool(over_heads(mask, query.size(0), h_, query.size(1), key.size(1)));  // [B, h, Lq, Lk], some of them 1
+    seen =
+        as_bool(over_heads(mask, query.size(0), h_, query.size(1), key.size(1)), op);  // [B, h, Lq, Lk], some of them 1
     from = without_hidden(query, seen, {1, 3});
     to = without_hidden(key, seen, {1, 2});
     what = value.is_same(key) ? to : without_hidden(value, seen, {1, 2});

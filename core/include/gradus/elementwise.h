@@ -26,7 +26,8 @@ GRADUS_API Tensor div(Scalar a, const Tensor& b);
 GRADUS_API Tensor pow(const Tensor& a, Scalar b);
 GRADUS_API Tensor pow(const Tensor& a, const Tensor& b);
 GRADUS_API Tensor pow(Scalar a, const Tensor& b);
-/// The larger (smaller) of two; NaN wins. The gradient goes to the winner, half to each where they are equal.
+/// The larger (smaller) of two; NaN wins. The gradient goes to the winner, half to each where they are equal, and to
+/// both beside NaN, as in PyTorch.
 GRADUS_API Tensor maximum(const Tensor& a, const Tensor& b);
 GRADUS_API Tensor minimum(const Tensor& a, const Tensor& b);
 
@@ -97,7 +98,8 @@ GRADUS_API Tensor logical_and(const Tensor& a, const Tensor& b);
 GRADUS_API Tensor logical_or(const Tensor& a, const Tensor& b);
 GRADUS_API Tensor logical_not(const Tensor& a);
 
-/// The values in another dtype : dx = G in x's dtype. The same handle where the dtype is x's already.
+/// The values in another dtype, fractions cut for Int64 (NaN and what is outside its range give 0)
+/// : dx = G in x's dtype. The same handle where the dtype is x's already.
 GRADUS_API Tensor to(const Tensor& x, DType dtype);
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }

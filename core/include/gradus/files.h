@@ -1,7 +1,8 @@
 #pragma once
 // Tensors in files that Python reads and writes too. Every write is atomic: the values go to a temporary file beside
 // the target, which is flushed to the disk and then takes the target's name. Where anything fails (a full disk, too),
-// an Error says so, the temporary file is removed, and what stood under the name still does.
+// an Error says so, the temporary file is removed, and what stood under the name still does. (A process that is killed
+// in the middle leaves its temporary file, NAME.tmp-…, behind.)
 #include <gradus/tensor.h>
 
 #include <functional>

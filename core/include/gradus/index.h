@@ -55,7 +55,7 @@ class GRADUS_API Index {
 /// index tensors of the places where it is true, in row-major order; a 0-d index tensor is an integer.
 /// Error for an index outside its dim, a mask that does not fit, and index tensors that do not broadcast.
 GRADUS_API Tensor index(const Tensor& x, const std::vector<Index>& indices);
-/// x with x[indices] = value, in memory of its own; value broadcasts to x[indices] and is converted to x's dtype
+/// x with x[indices] = value, in memory of its own; value broadcasts to x[indices] and must fit x's dtype
 /// : dx = G, 0 at the places; dvalue = G at the places. Where an element is named several times the last in row-major
 /// order wins (and alone has a gradient); with `accumulate` all are added, and dx = G.
 /// Error where value does not broadcast, and as for index.

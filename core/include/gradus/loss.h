@@ -21,8 +21,8 @@ struct NllLossOptions {
 };
 /// -w[target]·input[target], reduced, of log-probabilities: input [classes], [N, classes] or [N, classes, d1, …],
 /// target Int64 of the shape without the classes (which is the result's for None) : dinput = -w·G at the target, else
-/// 0. The mean over no counted target is 0 with gradient 0. Error where a target is neither ignore_index nor in [0,
-/// classes). (torch.nn.functional.nll_loss)
+/// 0. The mean over no counted target, or over targets without weight, is the sum. Error where a target is neither
+/// ignore_index nor in [0, classes). (torch.nn.functional.nll_loss)
 GRADUS_API Tensor nll_loss(const Tensor& input, const Tensor& target, const NllLossOptions& options = {});
 
 struct CrossEntropyOptions {
@@ -34,7 +34,8 @@ struct CrossEntropyOptions {
 /// -log softmax(logits)[target], reduced: logits [classes], [N, classes] or [N, classes, d1, …], target Int64 of the
 /// shape without the classes. Or the target is a distribution over the classes, of the logits' shape and a float dtype:
 /// then the loss is -Σ w·q·log softmax(logits), Mean divides by the number of distributions, whatever the weights are,
-/// and ignore_index has no meaning. A probability of 0 beside a logit of -inf counts as 0. dlogits = scale·(softmax·Σwq
+/// and an ignore_index of 0 or more is refused. A probability of 0 beside a logit of -inf counts as 0. dlogits =
+/// scale·(softmax·Σwq
 /// - wq), dq = -scale·w·log softmax. The mean over no counted target is 0 with gradient 0; where the weights of the
 /// counted ones sum to 0 it is the sum. Error where a target is neither ignore_index nor in [0, classes).
 /// (torch.nn.functional.cross_entropy)

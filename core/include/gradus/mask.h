@@ -6,7 +6,8 @@ namespace gradus {
 /// x with `value` where mask (Bool; the two broadcast) is true : dx = 0 there and G elsewhere, by selection (never a
 /// product, so NaN and inf behind the mask do not spread). (torch.masked_fill)
 GRADUS_API Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value);
-/// The same with a 0-d tensor, which is converted to x's dtype : dvalue = Σ G where the mask is true.
+/// The same with a 0-d tensor, which must fit x's dtype (a float beside integers is refused) : dvalue = Σ G where the
+/// mask is true.
 GRADUS_API Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);
 /// a where condition (Bool) is true, else b; all three broadcast : da = G where true, db = G where false, else exactly
 /// 0.

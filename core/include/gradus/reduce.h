@@ -49,6 +49,7 @@ struct ValuesAndIndices {
 /// The largest (smallest) along dim and where the first of equals stands : the gradient goes to that one place.
 GRADUS_API ValuesAndIndices max(const Tensor& x, std::int64_t dim, bool keepdim = false);
 GRADUS_API ValuesAndIndices min(const Tensor& x, std::int64_t dim, bool keepdim = false);
+/// Of all elements, as amax and amin.
 GRADUS_API Tensor max(const Tensor& x);
 GRADUS_API Tensor min(const Tensor& x);
 /// Whether any (every) element is true, as a C++ bool. Bool tensors only.

@@ -14,6 +14,7 @@ class Scalar {
       : floating_(std::is_floating_point_v<T>), bool_(std::is_same_v<T, bool>) {
     number_ = static_cast<double>(value);
     if constexpr (!std::is_floating_point_v<T>) integer_ = static_cast<std::int64_t>(value);
+    if constexpr (std::is_unsigned_v<T> && sizeof(T) == sizeof(std::int64_t)) floating_ = integer_ < 0;  // too large
   }
 
   bool is_floating() const { return floating_; }

@@ -76,7 +76,7 @@ struct BackwardContribution {
 };
 /// Either may be empty. They run without recording, in the thread that walks, and are not watched themselves. An
 /// exception of theirs ends the backward as one of a hook does: no gradient has changed, and what was walked of the
-/// graph is consumed. Tensors they keep are never overwritten.
+/// graph is consumed. Tensors they keep are never overwritten; they must not change any in place.
 struct BackwardObserver {
   std::function<void(const BackwardStep&)> step{};
   std::function<void(const BackwardContribution&)> contribution{};

@@ -50,13 +50,15 @@ class GRADUS_API Tensor {
   bool shares_storage(const Tensor& other) const { return get().storage.get() == other.get().storage.get(); }
 
   // ---- reading and writing elements
-  /// The one element, converted to T. Error where numel() is not 1.
+  /// The one element, converted to T. Error where numel() is not 1, and where an integer type T is too small for it.
   template <class T = double>
   T item() const {
     const Scalar value = item_scalar();
     if constexpr (std::is_floating_point_v<T>) return static_cast<T>(value.to_double());
     if constexpr (std::is_same_v<T, bool>) return value.to_double() != 0;
-    return static_cast<T>(value.to_int());
+    const std::int64_t whole = value.to_int();
+    if (static_cast<std::int64_t>(static_cast<T>(whole)) != whole || (std::is_unsigned_v<T> && whole < 0)) unfit(whole);
+    return static_cast<T>(whole);
   }
   /// All elements in row-major order, converted to T (float, double, int64_t or bool).
   template <class T>
@@ -95,7 +97,8 @@ class GRADUS_API Tensor {
   /// changed, but what was walked of the graph is consumed.
   void backward(const Tensor& gradient = {}, const BackwardOptions& options = {}) const;
   /// Calls `hook` once per backward with the complete gradient of this tensor, before it is passed on or accumulated; a
-  /// defined result (same shape) replaces it. Hooks run in the order they were registered.
+  /// defined result (same shape) replaces it. Hooks run in the order they were registered. The gradient a hook is given
+  /// may be held by others: changing it in place is an Error.
   HookId register_hook(std::function<Tensor(const Tensor&)> hook) const;
   void remove_hook(HookId id) const;
   /// Makes this tensor object, for every handle on it, stand on `data`'s elements, shape and dtype; its gradient is
@@ -219,12 +222,12 @@ class GRADUS_API Tensor {
   Tensor& mul_(Scalar other);
   Tensor& div_(Scalar other);
   Tensor& masked_fill_(const Tensor& mask, Scalar value);
-  /// Overwrites with the (broadcast, converted) values of `source`.
+  /// Overwrites with the values of `source`, broadcast and converted as by to().
   Tensor& copy_(const Tensor& source);
   Tensor& fill_(Scalar value);
   Tensor& zero_();
-  /// x[indices] = value, broadcast and converted as in copy_; of an element that is named several times the last in
-  /// row-major order wins. With `accumulate`, x[indices] += value, each time it is named.
+  /// x[indices] = value, broadcast; a float value beside integers is refused. Of an element that is named several times
+  /// the last in row-major order wins. With `accumulate`, x[indices] += value, each time it is named.
   Tensor& index_put_(std::initializer_list<Index> indices, const Tensor& value, bool accumulate = false);
   Tensor& index_put_(std::initializer_list<Index> indices, Scalar value, bool accumulate = false);
 
@@ -237,6 +240,7 @@ class GRADUS_API Tensor {
     return *impl_;
   }
   [[noreturn]] static void undefined();
+  [[noreturn]] static void unfit(std::int64_t number);
   Scalar item_scalar() const;
   void* data_as(DType wanted) const;
   std::int64_t offset_of(const Shape& index) const;

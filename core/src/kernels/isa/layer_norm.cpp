@@ -38,6 +38,19 @@ GRADUS_INLINE Mean<T> mean_of(i64 n, const T* x) {
   }
 }
 
+// 1/√(Σ(x - mean)²/n) where the squares are too large for T: of the differences divided by the largest of them. (eps is
+// nothing beside them.) NaN where x holds NaN or infinities.
+template <class T>
+double rstd_of_large(i64 n, const T* x, Mean<T> mean) {
+  const auto difference = [&](i64 i) {
+    return static_cast<double>(x[i]) - static_cast<double>(mean.high) - static_cast<double>(mean.low);
+  };
+  double largest = 0, squares = 0;
+  for (i64 i = 0; i < n; ++i) largest = __builtin_fmax(largest, __builtin_fabs(difference(i)));
+  for (i64 i = 0; i < n; ++i) squares += difference(i) / largest * (difference(i) / largest);
+  return 1 / largest / __builtin_sqrt(squares / static_cast<double>(n));
+}
+
 // y = (x - mean)·rstd·γ + β with rstd = 1/√(var + eps)
 template <class T>
 void layer_norm_of(i64 rows, i64 n, const void* x_, const void* gamma_, const void* beta_, double eps, void* y_,
@@ -58,7 +71,9 @@ void layer_norm_of(i64 rows, i64 n, const void* x_, const void* gamma_, const vo
       squares.add(count >= w ? d * d
                              : (lane_numbers<T>() < static_cast<typename Lanes<T>::Word>(count) ? d * d : Vec<T>{}));
     });
-    const T rstd = static_cast<T>(1 / __builtin_sqrt(squares.total() / static_cast<double>(n) + eps));
+    const double total = squares.total();
+    const T rstd = static_cast<T>(total < __builtin_inf() ? 1 / __builtin_sqrt(total / static_cast<double>(n) + eps)
+                                                          : rstd_of_large(n, x, mean));
     means[2 * r] = mean.high;
     means[2 * r + 1] = mean.low;
     rstds[r] = rstd;

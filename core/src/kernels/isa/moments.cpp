@@ -20,6 +20,7 @@ GRADUS_INLINE void add(Sum& s, VecD v, F f) {
 
 // Σ d² less (Σ d)²/n, where d are the distances from a number near the mean.
 GRADUS_INLINE double around_mean(double squares, double rest, double n) {
+  if (!(squares < __builtin_inf())) return squares;  // NaN, or too large for a number
   const double around = squares - rest * rest / n;
   return around < 0 ? 0 : around;
 }

@@ -44,7 +44,7 @@ class GRADUS_API MultiHeadAttention : public Module {
   /// The mask, true or non-zero = may attend, is [B, Lq, Lk], [B, 1, Lk] or [1, Lq, Lk], one for all heads; [Lq, Lk],
   /// one for the whole batch (refused where Lq = B > 1, since it might mean [B, Lk]); or [B or 1, h or 1, Lq or 1, Lk].
   /// A query that may attend to nothing has attention 0: its output is the bias of linears[3].
-  /// Error where the sizes or the mask do not fit.
+  /// Error where the sizes or the mask do not fit, and for a mask of numbers below 0, which was made to be added.
   Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask = {}) const;
 
   /// Whether calls keep their attention weights, with their history.

@@ -116,7 +116,7 @@ Tensor weights_of(const Tensor& query, const Tensor& key, const AttentionOptions
           "the mask must be Bool (true = may attend) or a float ", "to add, got ", mask.dtype(), " ", mask,
           "; compare it (mask != 0)");
     Shape pair = scores.shape();
-    const int rank = pair.size(), extra = mask.shape().size() - rank;
+    const int rank = pair.size();
     bool fits = true;
     for (int i = 1; i <= std::min(rank, mask.shape().size()); ++i) {
       const std::int64_t size = mask.shape()[mask.shape().size() - i];
@@ -134,7 +134,7 @@ Tensor weights_of(const Tensor& query, const Tensor& key, const AttentionOptions
       // Sums may underflow to -inf, and NaN behind a -inf mask stays NaN: both are hidden.
       seen = both(seen, scores != lowest && mask != lowest);
     }
-    if (extra > 0 || !detail::broadcasts_to(mask.shape(), scores.shape()))
+    if (!detail::broadcasts_to(mask.shape(), scores.shape()))
       scores = expand(scores, detail::broadcast_shapes(scores.shape(), mask.shape(), op));
   }
   return seen.defined() ? masked_softmax(scores, seen) : softmax(scores, -1);

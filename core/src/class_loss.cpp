@@ -11,6 +11,7 @@
 namespace gradus {
 
 using detail::packed;
+using detail::pointer_or_null;
 using detail::weighted;
 
 namespace {
@@ -126,8 +127,6 @@ Tensor target_distribution(const Tensor& target, std::int64_t classes, const Row
   if (weight.defined()) q = q * weight;
   return masked_fill(q, ignored_rows(target, t.ignore_index), 0);
 }
-
-const void* pointer_or_null(const Tensor& x) { return x.defined() ? detail::pointer(x) : nullptr; }
 
 // loss[r] = Σⱼ q[r, j]·(lse[r] - x[r, j]) :  dx[r, j] = G[r]·(softmax(x)[r, j]·Σq[r] - q[r, j])
 Tensor cross_entropy_rows(const Tensor& x, const Tensor& target, const RowTargets& t, const Tensor& weight) {

@@ -171,7 +171,7 @@ GradcheckResult check_gradients(const TensorFunction& f, const std::vector<Tenso
                                 const GradcheckOptions& options, const char* caller) {
   const Tolerances t = tolerances(f, inputs, options, caller);
   const std::vector<Tensor> leaves = own_leaves(inputs);
-  const Tensor direction = direction_like(value_of(f, leaves, caller), 20240607);
+  const Tensor direction = direction_like(value_of(f, inputs, caller), 20240607);
   const auto gradients = analytic_gradients(f, inputs, leaves, direction, false, caller);
   const auto recorded = analytic_gradients(f, inputs, leaves, direction, true, caller);
 
@@ -225,20 +225,15 @@ GradcheckResult gradcheck(const TensorFunction& f, const std::vector<Tensor>& in
 GradcheckResult gradgradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
                               const GradcheckOptions& options) {
   tolerances(f, inputs, options, "gradgradcheck");
-  const Tensor y = value_of(f, own_leaves(inputs), "gradgradcheck");
-  std::vector<bool> wanted;
-  for (const Tensor& input : inputs) wanted.push_back(input.requires_grad());
+  const Tensor y = value_of(f, inputs, "gradgradcheck");
 
   // The gradient of <v, f(x)> as a function of x and of v, its parts in one row.
-  const TensorFunction gradient = [&f, wanted](const std::vector<Tensor>& all) {
+  const TensorFunction gradient = [&f](const std::vector<Tensor>& all) {
     const EnableGradGuard guard;
-    std::vector<Tensor> x(all.begin(), all.end() - 1), leaves;
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      if (!wanted[i]) continue;
-      // Where the caller moves a plain copy, it is made a leaf here.
-      if (!x[i].requires_grad()) x[i] = x[i].detach().requires_grad_();
-      leaves.push_back(x[i]);
-    }
+    const std::vector<Tensor> x(all.begin(), all.end() - 1);
+    std::vector<Tensor> leaves;
+    for (const Tensor& input : x)
+      if (input.requires_grad()) leaves.push_back(input);
     const Tensor value = f(x);
     check_result(value, "gradgradcheck");
     std::vector<Tensor> parts(leaves.size());

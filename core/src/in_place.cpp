@@ -44,7 +44,7 @@ Tensor& assign(Tensor& x, const char* name, std::initializer_list<const Tensor*>
         " cannot be written into ", x.dtype(), " ", x, "; use the out-of-place op, or convert with to()");
   Tensor fitting = to(value, x.dtype());
   // y = c, whatever x was :  dx = 0
-  if (x.requires_grad() && !fitting.requires_grad()) {
+  if (grad_enabled() && x.requires_grad() && !fitting.requires_grad()) {
     fitting = record("overwritten", detail::alias(fitting, nullptr),
                      wrt(before, [](const Tensor& g) { return zeros_like(g); }));
   }

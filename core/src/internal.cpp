@@ -76,4 +76,11 @@ Tensor apply(kernels::Binary op, const Tensor& a, const Tensor& b, const char* n
   return y;
 }
 
+Tensor number_like(Scalar value, const Tensor& x, const char* op) {
+  check_defined(x, op, "the tensor");
+  check(is_floating(x.dtype()) || !value.is_floating() || value.to_double() == static_cast<double>(value.to_int()), op,
+        "the value ", value.to_double(), " does not fit a tensor of ", x.dtype());
+  return full({}, value, {.dtype = x.dtype()});
+}
+
 }  // namespace gradus::detail

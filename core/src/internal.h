@@ -29,6 +29,8 @@ class SpinGuard {
 
 /// A new row-major tensor with uninitialised memory. Error where its bytes do not fit 63 bits.
 Tensor make(const Shape& shape, DType dtype);
+/// Makes `to` see the elements that `from` sees: memory, shape, strides and dtype, not history, gradient or name.
+void stand_on(TensorImpl& to, const TensorImpl& from);
 /// A view of x's memory without history.
 Tensor make_view(const Tensor& x, const Shape& shape, const Shape& strides, std::int64_t offset);
 /// x's memory read as [1, ..., 1] + shape, repeated to `shape`: the strides alone, 0 where repeated.
@@ -43,10 +45,13 @@ bool overlaps_itself(const Tensor& x);
 
 inline const void* pointer(const Tensor& x) { return x.impl().bytes(); }
 inline void* mutable_pointer(const Tensor& x) { return x.impl().bytes(); }
+inline const void* pointer_or_null(const Tensor& x) { return x.defined() ? pointer(x) : nullptr; }
 
 /// y (of shape and dtype given by y) = values of x, broadcast and converted, without history.
 void write(const Tensor& y, const Tensor& x);
 void fill(const Tensor& y, Scalar value);
+/// A number as a 0-d tensor of x's dtype; Error for a fraction beside integers, which would be cut.
+Tensor number_like(Scalar value, const Tensor& x, const char* op);
 /// Marks y's memory as changed, for the check of saved tensors.
 void bump_version(const Tensor& y);
 /// Before y is changed in place, with values that come from `sources`. Error where that would break a recorded history

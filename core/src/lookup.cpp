@@ -164,7 +164,7 @@ namespace {
 /// The numbers of the rows of a tensor of `shape` (whose dims all number rows) whose index along d is given by `list`
 /// and along the others by the place in `result`; `list` and `result` have one rank.
 Tensor row_numbers(const Shape& shape, std::int64_t d, const Tensor& list, const Shape& result) {
-  if (Shape(result).numel() == 0) return detail::make({0}, Int64);
+  if (result.numel() == 0) return detail::make({0}, Int64);
   const NoGradGuard guard;
   const Shape steps = detail::row_major_strides(shape);
   Tensor numbers = list * steps[d];
@@ -196,6 +196,7 @@ Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index) {
   column[d] = result[d] = index.numel();
   Shape numbered = front;
   numbered[d] = index.numel();
+  // Without elements the other dims may be too large to number.
   const bool nothing = result.numel() == 0;
   const Tensor list = nothing ? detail::make({0}, Int64) : row_numbers(front, d, reshape(index, column), numbered);
   return detail::lookup("index_select", x, {dims, list, result});

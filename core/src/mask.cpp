@@ -22,20 +22,13 @@ void check_mask(const Tensor& mask, const char* op) {
   check(mask.dtype() == Bool, op, "the mask must be Bool, got ", mask.dtype(), " ", mask, "; compare it (mask != 0)");
 }
 
-/// A number in x's dtype; a fraction beside an integer tensor is refused rather than cut.
-Tensor like(Scalar value, const Tensor& x, const char* op) {
-  check(is_floating(x.dtype()) || !value.is_floating() || value.to_double() == static_cast<double>(value.to_int()), op,
-        "the value ", value.to_double(), " does not fit a tensor of ", x.dtype());
-  return full({}, value, {.dtype = x.dtype()});
-}
-
 }  // namespace
 
 // y = mask ? value : x :  dx = mask ? 0 : G
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
   check_defined(x, "masked_fill", "the tensor");
   check_mask(mask, "masked_fill");
-  return masked_fill(x, mask, like(value, x, "masked_fill"));
+  return masked_fill(x, mask, detail::number_like(value, x, "masked_fill"));
 }
 
 // and dvalue = Σ(mask ? G : 0)

@@ -9,6 +9,23 @@ namespace gradus::detail {
 void* pool_allocate(std::size_t bytes);
 void pool_free(void* block, std::size_t bytes) noexcept;
 
+/// Deletes an object whose end may release others of its kind, and theirs: those wait in a list instead of recursing.
+/// T has a member next_dead.
+template <class T>
+void delete_in_turn(T* object) {
+  thread_local T* waiting = nullptr;
+  thread_local bool draining = false;
+  object->next_dead = waiting;
+  waiting = object;
+  if (draining) return;
+  draining = true;
+  while (T* dead = waiting) {
+    waiting = dead->next_dead;
+    delete dead;
+  }
+  draining = false;
+}
+
 enum class Counter : std::uint8_t { Tensors, Storages, Nodes };
 /// Counts live objects, without a locked instruction.
 void count(Counter counter, std::int64_t by) noexcept;

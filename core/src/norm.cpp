@@ -8,6 +8,7 @@
 namespace gradus {
 
 using detail::packed;
+using detail::pointer_or_null;
 
 namespace {
 
@@ -21,8 +22,6 @@ Normalized normalize(const Tensor& x, double eps) {
   const Tensor rstd = rsqrt(mean(square(centered), {-1}, true) + eps);
   return {centered * rstd, rstd};
 }
-
-const void* pointer_or_null(const Tensor& x) { return x.defined() ? detail::pointer(x) : nullptr; }
 
 }  // namespace
 

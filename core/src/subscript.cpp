@@ -320,13 +320,6 @@ Tensor fitting(const Tensor& x, const Part& part, const Tensor& value, bool accu
   return expand(to(value, x.dtype()), shape);
 }
 
-Tensor as_value(const Tensor& x, Scalar value, const char* op) {
-  check_defined(x, op, "the tensor");
-  check(is_floating(x.dtype()) || !value.is_floating() || value.to_double() == static_cast<double>(value.to_int()), op,
-        "the value ", value.to_double(), " does not fit a tensor of ", x.dtype());
-  return full({}, value, {.dtype = x.dtype()});
-}
-
 }  // namespace
 
 Tensor index(const Tensor& x, const std::vector<Index>& indices) {
@@ -342,7 +335,7 @@ Tensor index_put(const Tensor& x, const std::vector<Index>& indices, const Tenso
 }
 
 Tensor index_put(const Tensor& x, const std::vector<Index>& indices, Scalar value, bool accumulate) {
-  return index_put(x, indices, as_value(x, value, "index_put"), accumulate);
+  return index_put(x, indices, detail::number_like(value, x, "index_put"), accumulate);
 }
 
 Tensor Tensor::index(std::initializer_list<Index> indices) const {
@@ -364,7 +357,7 @@ Tensor& Tensor::index_put_(std::initializer_list<Index> indices, const Tensor& v
 }
 
 Tensor& Tensor::index_put_(std::initializer_list<Index> indices, Scalar value, bool accumulate) {
-  return index_put_(indices, as_value(*this, value, "index_put_"), accumulate);
+  return index_put_(indices, detail::number_like(value, *this, "index_put_"), accumulate);
 }
 
 }  // namespace gradus

@@ -26,13 +26,7 @@ Tensor view_of(const Tensor& x) { return alias(x, nullptr); }
 /// The same of a tensor that may be dying in another thread: the caller holds its node's lock, which its end waits for.
 Tensor view_of(const TensorImpl& x) {
   auto ref = Ref<TensorImpl>::adopt(new TensorImpl);
-  ref->storage = x.storage;
-  ref->offset = x.offset;
-  ref->shape = x.shape;
-  ref->strides = x.strides;
-  ref->numel = x.numel;
-  ref->dtype = x.dtype;
-  ref->contiguous = x.contiguous;
+  stand_on(*ref, x);
   return Tensor(std::move(ref));
 }
 

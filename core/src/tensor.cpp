@@ -29,25 +29,6 @@ Ref<Storage> make_storage(std::size_t bytes) {
 
 }  // namespace
 
-namespace {
-
-// An owner may hold tensors on foreign memory, whose owners hold others: those wait in a list instead of recursing.
-void destroy(Owner* owner) {
-  thread_local Owner* waiting = nullptr;
-  thread_local bool draining = false;
-  owner->next_dead = waiting;
-  waiting = owner;
-  if (draining) return;
-  draining = true;
-  while (Owner* dead = waiting) {
-    waiting = dead->next_dead;
-    delete dead;
-  }
-  draining = false;
-}
-
-}  // namespace
-
 void destroy(Storage* storage) {
   count(Counter::Storages, -1);
   const std::size_t bytes = storage->bytes;
@@ -55,7 +36,7 @@ void destroy(Storage* storage) {
   Owner* owner = storage->owner;
   storage->~Storage();
   pool_free(storage, storage_header + (pooled ? bytes : 0));
-  if (owner) destroy(owner);
+  if (owner) delete_in_turn(owner);  // it may hold tensors on foreign memory, whose owners hold others
 }
 
 void destroy(TensorImpl* impl) { delete impl; }
@@ -154,6 +135,16 @@ Tensor make(const Shape& shape, DType dtype) {
   return Tensor(std::move(ref));
 }
 
+void stand_on(TensorImpl& to, const TensorImpl& from) {
+  to.storage = from.storage;
+  to.offset = from.offset;
+  to.shape = from.shape;
+  to.strides = from.strides;
+  to.numel = from.numel;
+  to.dtype = from.dtype;
+  to.contiguous = from.contiguous;
+}
+
 Tensor make_view(const Tensor& x, const Shape& shape, const Shape& strides, std::int64_t offset) {
   auto* impl = new TensorImpl;
   auto ref = Ref<TensorImpl>::adopt(impl);
@@ -168,9 +159,10 @@ Tensor make_view(const Tensor& x, const Shape& shape, const Shape& strides, std:
 }
 
 Tensor alias(const Tensor& tensor, Ref<Node> node) {
-  Tensor result = make_view(tensor, tensor.shape(), tensor.strides(), tensor.impl().offset);
-  result.impl().node = std::move(node);
-  return result;
+  auto result = Ref<TensorImpl>::adopt(new TensorImpl);
+  stand_on(*result, tensor.impl());
+  result->node = std::move(node);
+  return Tensor(std::move(result));
 }
 
 bool overlaps_itself(const Tensor& x) {
@@ -331,14 +323,7 @@ void Tensor::set_data(const Tensor& data) const {
         "; call backward before, or let go of the results made from it");
   zero_grad();
   auto& to = impl();
-  const auto& from = data.impl();
-  to.storage = from.storage;
-  to.offset = from.offset;
-  to.shape = from.shape;
-  to.strides = from.strides;
-  to.numel = from.numel;
-  to.dtype = from.dtype;
-  to.contiguous = from.contiguous;
+  detail::stand_on(to, data.impl());
   if (!wanted || fits) return;
   // The place in the history knows shape and dtype: a new one, with the old one's hooks.
   const auto before = to.node;

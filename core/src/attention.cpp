@@ -9,8 +9,9 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 
-#include "internal.h"
+#include "fused_attention.h"
 
 namespace gradus {
 
@@ -100,31 +101,38 @@ void check_query_and_key(const Tensor& query, const Tensor& key, const char* op)
         "needs query [..., Lq, d] and key [..., Lk, d], got ", query, " and ", key);
 }
 
-/// attention_weights, in the words of `op`.
-Tensor weights_of(const Tensor& query, const Tensor& key, const AttentionOptions& options, const char* op) {
-  check_query_and_key(query, key, op);
+double scale_of(const Tensor& query, const AttentionOptions& options, const char* op) {
   const double d = static_cast<double>(query.size(-1));
   const double scale = options.scale.value_or(d > 0 ? 1 / std::sqrt(d) : 1);
   check(std::isfinite(scale), op, "the scale must be finite, got ", scale);
+  return scale;
+}
+
+/// The mask must be of a kind that there is, and broadcast with the scores' shape `pair`.
+void check_mask(const Tensor& mask, const Shape& pair, const char* op) {
+  check(mask.dtype() == Bool || is_floating(mask.dtype()), op, "the mask must be Bool (true = may attend) or a float ",
+        "to add, got ", mask.dtype(), " ", mask, "; compare it (mask != 0)");
+  const int rank = pair.size();
+  bool fits = true;
+  for (int i = 1; i <= std::min(rank, mask.shape().size()); ++i) {
+    const std::int64_t size = mask.shape()[mask.shape().size() - i];
+    fits &= size == pair[rank - i] || size == 1 || (i > 2 && pair[rank - i] == 1);
+  }
+  check(fits, op, "mask shape ", mask.shape(),
+        " does not fit; expected shape: one that broadcasts to [..., Lq, Lk] = ", pair,
+        "; the last dim is always the keys");
+}
+
+/// attention_weights, in the words of `op`.
+Tensor weights_of(const Tensor& query, const Tensor& key, const AttentionOptions& options, const char* op) {
+  check_query_and_key(query, key, op);
   // The queries are scaled, not the scores: the same numbers, on the smaller tensor.
-  Tensor scores = attention_scores(query * scale, key);
+  Tensor scores = attention_scores(query * scale_of(query, options, op), key);
 
   Tensor seen;  // Bool: by every mask
   if (options.is_causal) seen = causal_mask(query.size(-2), key.size(-2), options.causal_offset);
   if (const Tensor& mask = options.mask; mask.defined()) {
-    check(mask.dtype() == Bool || is_floating(mask.dtype()), op,
-          "the mask must be Bool (true = may attend) or a float ", "to add, got ", mask.dtype(), " ", mask,
-          "; compare it (mask != 0)");
-    Shape pair = scores.shape();
-    const int rank = pair.size();
-    bool fits = true;
-    for (int i = 1; i <= std::min(rank, mask.shape().size()); ++i) {
-      const std::int64_t size = mask.shape()[mask.shape().size() - i];
-      fits &= size == pair[rank - i] || size == 1 || (i > 2 && pair[rank - i] == 1);
-    }
-    check(fits, op, "mask shape ", mask.shape(),
-          " does not fit; expected shape: one that broadcasts to [..., Lq, Lk] = ", pair,
-          "; the last dim is always the keys");
+    check_mask(mask, scores.shape(), op);
     if (mask.dtype() == Bool) {
       seen = both(seen, mask);
     } else {
@@ -138,6 +146,44 @@ Tensor weights_of(const Tensor& query, const Tensor& key, const AttentionOptions
       scores = expand(scores, detail::broadcast_shapes(scores.shape(), mask.shape(), op));
   }
   return seen.defined() ? masked_softmax(scores, seen) : softmax(scores, -1);
+}
+
+/// x with the leading dims `batch`.
+Tensor with_batch(const Tensor& x, Shape batch) {
+  batch.push_back(x.size(-2));
+  batch.push_back(x.size(-1));
+  return x.shape() == batch ? x : expand(x, batch);
+}
+
+Shape batch_of(const Tensor& x) { return Shape(x.shape().begin(), x.shape().end() - 2); }
+
+/// The fused form, or undefined where there is none for these operands: it takes neither a mask that learns or that
+/// brings leading dims of its own, nor NaN and infinities. `field` is drawn where the weights are dropped.
+Tensor fused(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options,
+             std::optional<kernels::DropoutField>& field, const char* op) {
+  constexpr double almost_all = 1 - 1e-9;
+  if (!is_floating(query.dtype()) || key.dtype() != query.dtype() || value.dtype() != query.dtype()) return {};
+  const double scale = scale_of(query, options, op);
+  const Shape batch = detail::broadcast_shapes(batch_of(query), batch_of(key), op);
+  if (!detail::broadcasts_to(batch_of(value), batch) || options.dropout_p > almost_all) return {};
+  const Tensor q = with_batch(query, batch), k = with_batch(key, batch), v = with_batch(value, batch);
+  if (q.numel() == 0 || k.numel() == 0 || v.numel() == 0) return {};
+  Tensor mask = options.mask;
+  if (mask.defined()) {
+    Shape pair = batch;
+    pair.push_back(q.size(-2));
+    pair.push_back(k.size(-2));
+    check_mask(mask, pair, op);
+    if (!detail::broadcasts_to(mask.shape(), pair) || (mask.requires_grad() && grad_enabled())) return {};
+    if (mask.dtype() != Bool) mask = to(mask.detach(), q.dtype());
+  }
+  if (options.dropout_p > 0)
+    field = detail::draw_field(options.dropout_p, batch.numel() * q.size(-2) * k.size(-2), options.generator);
+  return detail::fused_attention(q, k, v, mask,
+                                 {.scale = scale,
+                                  .is_causal = options.is_causal,
+                                  .causal_offset = options.causal_offset,
+                                  .field = field.value_or(kernels::DropoutField{})});
 }
 
 }  // namespace
@@ -156,8 +202,13 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   check(value.dim() >= 2 && value.size(-2) == key.size(-2), op, "needs key [..., Lk, d] and value [..., Lk, dv], got ",
         key, " and ", value);
   check(options.dropout_p >= 0 && options.dropout_p <= 1, op, "dropout_p must be in [0, 1], got ", options.dropout_p);
+  std::optional<kernels::DropoutField> field;
+  if (Tensor y = fused(query, key, value, options, field, op); y.defined()) return y;
   Tensor weights = weights_of(query, key, options, op);
-  if (options.dropout_p > 0) weights = dropout(weights, options.dropout_p, true, options.generator);
+  if (field)
+    weights = detail::drop(weights, *field);
+  else if (options.dropout_p > 0)
+    weights = dropout(weights, options.dropout_p, true, options.generator);
   return weighted_sum(weights, value);
 }
 

@@ -31,6 +31,21 @@ Shape broadcast_strides(const Tensor& x, const Shape& shape) {
   return strides;
 }
 
+std::vector<std::int64_t> batch_offsets(const Tensor& x, const Shape& batch) {
+  std::vector<std::int64_t> offsets(static_cast<std::size_t>(batch.numel()), 0);
+  const int extra = batch.size() + 2 - x.shape().size();
+  std::size_t known = 1;  // offsets[0, known) hold the indices of the dims from i + 1 on
+  for (int i = batch.size() - 1; i >= 0; --i) {
+    const bool repeated = i < extra || x.shape()[i - extra] == 1;
+    const std::int64_t stride = repeated ? 0 : x.strides()[i - extra];
+    for (std::size_t k = 1; k < static_cast<std::size_t>(batch[i]); ++k)
+      for (std::size_t r = 0; r < known; ++r)
+        offsets[k * known + r] = offsets[r] + static_cast<std::int64_t>(k) * stride;
+    known *= static_cast<std::size_t>(batch[i]);
+  }
+  return offsets;
+}
+
 void write(const Tensor& y, const Tensor& x) {
   const auto run = kernels::table().cast(x.dtype(), y.dtype());
   kernels::unary(run, x.dtype(), y.dtype(), y.shape(), pointer(x), broadcast_strides(x, y.shape()), mutable_pointer(y),

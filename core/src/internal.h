@@ -2,10 +2,12 @@
 // What the ops are built from, below the public functions: fresh results, broadcasting, and calls of the kernels.
 #include <gradus/autograd.h>
 #include <gradus/factories.h>
+#include <gradus/random.h>
 #include <gradus/record.h>
 #include <gradus/tensor.h>
 
 #include <atomic>
+#include <vector>
 
 #include "check.h"
 #include "kernels/kernels.h"
@@ -37,6 +39,9 @@ Tensor make_view(const Tensor& x, const Shape& shape, const Shape& strides, std:
 Shape broadcast_strides(const Tensor& x, const Shape& shape);
 /// The shape in which all operands meet. Error where they do not.
 Shape broadcast_shapes(const Shape& a, const Shape& b, const char* op);
+/// For each index of `batch`, in row-major order, how far the matrix of x (its last two dims) lies from its first; x's
+/// leading dims broadcast to `batch`.
+std::vector<std::int64_t> batch_offsets(const Tensor& x, const Shape& batch);
 /// Whether a tensor of `shape` can be repeated to `wanted`.
 bool broadcasts_to(const Shape& shape, const Shape& wanted);
 Shape row_major_strides(const Shape& shape);
@@ -63,6 +68,11 @@ void move_to(Tensor& x, const Ref<Node>& node);
 void accumulate_into(const Tensor& y, const Tensor& x);
 /// x row-major; x itself where it is so already. No history.
 Tensor packed(const Tensor& x);
+
+/// y = m∘x/(1-p), m the field.
+Tensor drop(const Tensor& x, const kernels::DropoutField& field);
+/// The field for `words` weights, from the generator (null: the library's).
+kernels::DropoutField draw_field(double p, std::int64_t words, Generator* generator);
 
 /// Elementwise kernels on whole tensors, without history.
 Tensor apply(kernels::Unary op, const Tensor& x, const char* name, double p = 0, double q = 0);

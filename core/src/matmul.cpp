@@ -3,8 +3,6 @@
 #include <gradus/matmul.h>
 #include <gradus/reduce.h>
 
-#include <vector>
-
 #include "internal.h"
 
 namespace gradus {
@@ -16,22 +14,6 @@ void check_operands(const Tensor& a, const Tensor& b, const char* op) {
   check_defined(b, op, "the second operand");
   check_floating(a, op);
   check_floating(b, op);
-}
-
-/// For each index of `batch`, in row-major order, how far the matrix of x lies from its first.
-std::vector<std::int64_t> batch_offsets(const Tensor& x, const Shape& batch) {
-  std::vector<std::int64_t> offsets(static_cast<std::size_t>(batch.numel()), 0);
-  const int extra = batch.size() + 2 - x.shape().size();
-  std::size_t known = 1;  // offsets[0, known) hold the indices of the dims from i + 1 on
-  for (int i = batch.size() - 1; i >= 0; --i) {
-    const bool repeated = i < extra || x.shape()[i - extra] == 1;
-    const std::int64_t stride = repeated ? 0 : x.strides()[i - extra];
-    for (std::size_t k = 1; k < static_cast<std::size_t>(batch[i]); ++k)
-      for (std::size_t r = 0; r < known; ++r)
-        offsets[k * known + r] = offsets[r] + static_cast<std::int64_t>(k) * stride;
-    known *= static_cast<std::size_t>(batch[i]);
-  }
-  return offsets;
 }
 
 /// The kernel on the last two dims, with a bias for each column or without. No history.
@@ -62,7 +44,7 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, const char*
     const std::int64_t none = 0;
     kernels::gemm(a.dtype(), 1, gemm, &none, &none, 0);
   } else {
-    const auto a_offsets = batch_offsets(a, batch), b_offsets = batch_offsets(b, batch);
+    const auto a_offsets = detail::batch_offsets(a, batch), b_offsets = detail::batch_offsets(b, batch);
     kernels::gemm(a.dtype(), batch.numel(), gemm, a_offsets.data(), b_offsets.data(), m * n);
   }
   return y;

@@ -42,10 +42,11 @@ void destroy(Node* node) { delete_in_turn(node); }
 // ---- saved tensors
 
 Saved::Saved(const Tensor& tensor)
-    : tensor_(tensor.requires_grad() ? alias(tensor, tensor.impl().node) : tensor), version_(tensor.impl().version()) {}
+    : tensor_(tensor.defined() && tensor.requires_grad() ? alias(tensor, tensor.impl().node) : tensor),
+      version_(tensor.defined() ? tensor.impl().version() : 0) {}
 
 const Tensor& Saved::unpack(const Node& node) const {
-  const std::uint32_t now = tensor_.impl().version();
+  const std::uint32_t now = tensor_.defined() ? tensor_.impl().version() : 0;
   if (now != version_) [[unlikely]] {
     fail("backward", "'", node.op, "' saved a tensor ", tensor_.shape(), " at version ", version_,
          " that an in-place change has brought to version ", now,

@@ -218,26 +218,26 @@ Tensor randperm(std::int64_t n, Generator* generator) {
   return order;
 }
 
-namespace {
-
 // y = m∘x/(1-p) :  dx = m∘G/(1-p), the same field m drawn again
-Tensor drop(const Tensor& x, const kernels::DropoutField& field) {
-  const Tensor source = detail::packed(x);
-  Tensor y = detail::make(x.shape(), x.dtype());
-  kernels::dropout(x.dtype(), field, x.numel(), detail::pointer(source), detail::mutable_pointer(y));
+Tensor detail::drop(const Tensor& x, const kernels::DropoutField& field) {
+  const Tensor source = packed(x);
+  Tensor y = make(x.shape(), x.dtype());
+  kernels::dropout(x.dtype(), field, x.numel(), pointer(source), mutable_pointer(y));
   return record("dropout", y, wrt(x, [field](const Tensor& g) { return drop(g, field); }));
 }
 
-}  // namespace
+kernels::DropoutField detail::draw_field(double p, std::int64_t words, Generator* generator) {
+  Generator& source = or_default(generator);
+  const std::uint64_t seed = source.seed();
+  return {.seed = seed, .offset = source.take(words), .p = p};
+}
 
 Tensor dropout(const Tensor& x, double p, bool training, Generator* generator) {
   check_defined(x, "dropout", "the tensor");
   check_floating(x, "dropout");
   check(p >= 0 && p <= 1, "dropout", "the probability must be in [0, 1], got ", p);
   if (!training || p == 0) return x;
-  Generator& source = or_default(generator);
-  const std::uint64_t seed = source.seed();
-  return drop(x, {.seed = seed, .offset = source.take(x.numel()), .p = p});
+  return detail::drop(x, detail::draw_field(p, x.numel(), generator));
 }
 
 }  // namespace gradus

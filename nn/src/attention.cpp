@@ -108,9 +108,15 @@ Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& key, co
   const Tensor q = split_heads(linears[0](from), h_);  // [B, h, Lq, d]
   const Tensor k = split_heads(linears[1](to), h_);    // [B, h, Lk, d]
   const Tensor v = split_heads(linears[2](what), h_);  // [B, h, Lk, d]
-  const Attention heads = attention(q, k, v, seen, &dropout);
-  if (keep_) weights_ = heads.weights;          // [B, h, Lq, Lk]
-  return linears[3](join_heads(heads.output));  // [B, Lq, d_model]
+  Tensor heads;                                        // [B, h, Lq, d]
+  if (keep_) {
+    const Attention result = attention(q, k, v, seen, &dropout);
+    heads = result.output;
+    weights_ = result.weights;  // [B, h, Lq, Lk]
+  } else {
+    heads = scaled_dot_product_attention(q, k, v, {.mask = seen, .dropout_p = dropout.training() ? dropout.p() : 0});
+  }
+  return linears[3](join_heads(heads));  // [B, Lq, d_model]
 }
 
 void MultiHeadAttention::keep_weights(bool keep) {

@@ -12,6 +12,8 @@
 // list for the op's own result. Formulas are written with differentiable ops, so that gradients of gradients follow. A
 // formula is called only where its input requires a gradient, and may return an undefined tensor for "zero".
 //
+// Where the gradients of all inputs come out of one computation, `record_together` takes one formula for all of them.
+//
 // An op whose output is a part of its input (a slice, rows of a table) is written with `wrt_part`: beside the formula
 // it says how to add the same gradient to a whole dx in place, so that n parts of one tensor cost n parts, not n
 // tensors.
@@ -94,7 +96,7 @@ struct Formula {
             std::apply([&](const S*... s) { return std::tuple<SavedAs<S>...>(SavedAs<S>(saved_source(s, output))...); },
                        w.saved.tensors)),
         formula(w.formula) {}
-  Tensor operator()(Node& node, const Tensor& g) const {
+  auto operator()(Node& node, const Tensor& g) const {
     return std::apply([&](const auto&... s) { return formula(g, s.unpack(node)...); }, saved);
   }
   std::tuple<SavedAs<S>...> saved;
@@ -177,6 +179,39 @@ class OpNode final : public Node {
   std::tuple<std::optional<typename FormulaOf<W>::type>...> formulas_;
 };
 
+/// A node whose formula gives the gradients of all N inputs at once.
+template <std::size_t N, class F, class... S>
+class TogetherNode final : public Node {
+ public:
+  TogetherNode(const char* op_name, const Tensor& result, const std::array<const Tensor*, N>& inputs,
+               const Saving<S...>& saved, F formula)
+      : Node(op_name, result) {
+    for (std::size_t i = 0; i < N; ++i)
+      if (wanted(*inputs[i])) edges_[i] = inputs[i]->impl().node;
+    formula_.emplace(Wrt<F, S...>{*inputs[0], saved, std::move(formula)}, result);
+  }
+  std::span<Ref<Node>> edges() override { return edges_; }
+  void gradients(const Tensor& g, std::span<Tensor> into, GradientBuffers* /*buffers*/) override {
+    std::array<Tensor, N> all = (*formula_)(*this, g);
+    for (std::size_t i = 0; i < N; ++i)
+      if (edges_[i]) into[i] = std::move(all[i]);
+  }
+  void visit_saved(const std::function<void(std::size_t, const Tensor&, bool)>& visit) const override {
+    if (!formula_) return;
+    std::apply(
+        [&](const auto&... s) {
+          ((s.peek().defined() ? visit(0, s.peek(), std::is_same_v<std::decay_t<decltype(s)>, SavedOutput>) : void()),
+           ...);
+        },
+        formula_->saved);
+  }
+  void release_saved() override { formula_.reset(); }
+
+ private:
+  std::array<Ref<Node>, N> edges_;
+  std::optional<Formula<F, S...>> formula_;
+};
+
 /// A node with any number of like inputs: formula(g, i) is the gradient for the i-th.
 template <class F>
 class ListNode final : public Node {
@@ -205,6 +240,21 @@ Tensor record(const char* op, Tensor y, const W&... w) {
   if (!detail::recording() || !(detail::wanted(w.input) || ...)) return y;
   auto node = detail::Ref<detail::Node>::adopt(new detail::OpNode<W...>(op, y, w...));
   y.impl().node = std::move(node);
+  return y;
+}
+
+/// The same for ops whose gradients are formed together: formula(g, saved…) returns a std::array with one for each of
+/// the `inputs`. A tensor in the saving list may be undefined, and comes back so.
+template <std::size_t N, class F, class... S>
+Tensor record_together(const char* op, Tensor y, const std::array<const Tensor*, N>& inputs, const Saving<S...>& saved,
+                       F formula) {
+  if (!detail::recording()) return y;
+  for (const Tensor* input : inputs) {
+    if (!detail::wanted(*input)) continue;
+    y.impl().node = detail::Ref<detail::Node>::adopt(
+        new detail::TogetherNode<N, F, S...>(op, y, inputs, saved, std::move(formula)));
+    break;
+  }
   return y;
 }
 

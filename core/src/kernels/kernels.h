@@ -107,8 +107,58 @@ struct SgdStep {
 
 // A Bernoulli field: element i is dropped iff word i of the Philox stream (key, counter offset) < threshold.
 struct DropoutField {
-  std::uint64_t seed, offset;  // key; the stream's first block of four words
-  double p;
+  std::uint64_t seed = 0, offset = 0;  // key; the stream's first block of four words
+  double p = 0;
+};
+
+// Of a tile of scores: all that its queries may see lies in columns [0, end); `all`: and they may see all of that.
+struct SeenTile {
+  std::int32_t end;
+  bool all;
+};
+
+// How attention is cut: the scores of `queries` × `keys` make one tile.
+struct AttentionBlocks {
+  i64 queries, keys;
+};
+
+// One head: y = dropout(softmax(scale·Q·Kᵀ + mask))·V, with Q of queries × depth, K of keys × depth, V of keys × width.
+// Columns are neighbours, rows have a stride.
+struct AttentionHead {
+  i64 queries, keys, depth, width;
+  const void* q;
+  i64 q_row;
+  const void* k;
+  i64 k_row;
+  const void* v;
+  i64 v_row;
+  double scale;
+
+  // What query i sees of key j. Each of these may hide it: not seen, -inf added, and j > i + last where `causal`.
+  const bool* seen;   // or null
+  const void* added;  // to the scores, or null
+  i64 mask_row, mask_col;
+  bool causal;
+  i64 last;
+  const SeenTile* tiles;  // row by row, for the blocks above
+
+  DropoutField dropout;  // none where p = 0
+  i64 first_weight;      // the place in its field of this head's weight [0, 0]; they lie row by row
+};
+
+// Where the gradients of a head lie.
+struct AttentionGradients {
+  const void* g;
+  i64 g_row;
+  const void* y;  // the head's result
+  i64 y_row;
+  const void* top_scale;
+  void* dq;
+  i64 dq_row;
+  void* dk;
+  i64 dk_row;
+  void* dv;
+  i64 dv_row;
 };
 
 struct Table {
@@ -137,6 +187,14 @@ struct Table {
   GemmBlocks (*gemm_blocks)(DType dtype);
   void (*gemm_pack)(DType dtype, const Gemm& g, i64 p0, i64 k, i64 j0, i64 j1, void* packed);
   void (*gemm_multiply)(DType dtype, const Gemm& g, i64 p0, i64 k, i64 j0, i64 j1, const void* packed, i64 i0, i64 i1);
+
+  AttentionBlocks (*attention_blocks)();
+  // Rows [i0, i1) of y, i0 being the first of a block. Two numbers a query are written into top_scale: its largest
+  // score and 1/Σ e^(score - largest). False where something is NaN or infinite: then nothing that was written counts.
+  bool (*attention)(DType dtype, const AttentionHead& head, i64 i0, i64 i1, void* y, i64 y_row, void* top_scale);
+  // dK and dV of the keys [j0, j1), j0 being the first of a tile, and their share of dQ. False as above.
+  bool (*attention_backward)(DType dtype, const AttentionHead& head, const AttentionGradients& gradients, i64 j0,
+                             i64 j1);
 
   // Rows of n neighbours. (Float32 and Float64)
   void (*softmax)(DType dtype, i64 rows, i64 n, const void* x, void* y);
@@ -199,6 +257,23 @@ void argmax_rows(DType dtype, i64 rows, i64 n, const void* x, i64* y);
 /// `batch` products like `first`, the i-th with a, b and c moved on by a_offsets[i], b_offsets[i] and i·c_step
 /// elements. Large products are cut by rows of C, small ones bundled.
 void gemm(DType dtype, i64 batch, const Gemm& first, const i64* a_offsets, const i64* b_offsets, i64 c_step);
+/// Many heads like `first`, the h-th with its operands moved on by the h-th of its offsets (in elements).
+struct AttentionJob {
+  AttentionHead first;
+  i64 heads;
+  const i64 *q, *k, *v, *mask;  // mask is null where there is none
+};
+/// The results lie at y + y_offsets[h] and, two numbers a query, at top_scale; see Table.
+bool attention(DType dtype, const AttentionJob& job, void* y, const i64* y_offsets, i64 y_row, void* top_scale);
+/// `first` says where the gradients of the head without offsets lie; those of g are g_offsets, of y y_offsets, of the
+/// others dq_offsets and so on.
+struct AttentionOffsets {
+  const i64 *g, *y, *dq, *dk, *dv;
+};
+/// Backward needs that many elements of working memory besides.
+i64 attention_workspace(const AttentionJob& job);
+bool attention_backward(DType dtype, const AttentionJob& job, const AttentionGradients& first,
+                        const AttentionOffsets& offsets, void* workspace);
 void softmax(DType dtype, i64 rows, i64 n, const void* x, void* y);
 void softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);
 /// x and y are row-major of `shape` (at least one dim); the mask has strides of its own.

@@ -17,7 +17,7 @@ struct Buffer {
 }  // namespace
 
 void* scratch(int slot, std::size_t bytes) {
-  thread_local Buffer buffers[4];
+  thread_local Buffer buffers[5];
   Buffer& buffer = buffers[slot];
   if (buffer.bytes < bytes) {
     ::operator delete (buffer.data, std::align_val_t{64});

@@ -4,7 +4,7 @@
 
 namespace gradus::kernels {
 
-/// At least `bytes` bytes of this thread's buffer number `slot` (0 to 3), aligned to 64. What it held is lost when it
+/// At least `bytes` bytes of this thread's buffer number `slot` (0 to 4), aligned to 64. What it held is lost when it
 /// grows.
 void* scratch(int slot, std::size_t bytes);
 

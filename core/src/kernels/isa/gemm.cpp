@@ -9,23 +9,12 @@
 // does not depend on how the rows were cut.
 #include "../scratch.h"
 #include "families.h"
+#include "products.h"
 #include "transpose.h"
 #include "vec.h"
 
 namespace gradus::kernels::GRADUS_ISA_NS {
 namespace {
-
-// The tile: rows × (2 vectors). All of it, two vectors of B and one of A must fit the registers: 16, or 32 of AVX-512.
-#if defined(__AVX512F__)
-constexpr int tile_rows = 14;
-#elif defined(__AVX2__)
-constexpr int tile_rows = 6;
-#else
-constexpr int tile_rows = 4;
-#endif
-constexpr int tile_vectors = 2;
-template <class T>
-constexpr i64 tile_cols = tile_vectors* Lanes<T>::count;
 
 constexpr i64 block_k = 256;               // a panel of B, block_k × tile_cols, fits the first cache
 constexpr i64 block_rows = 8 * tile_rows;  // a block of A, block_rows × block_k, fits the second
@@ -159,6 +148,13 @@ void pack_panel(i64 k, i64 cols, const T* b, i64 b_row, i64 b_col, T* panel) {
     for (i64 p = 0; p < k; ++p) panel[p * nr + j] = j < cols ? b[p * b_row + j * b_col] : T(0);
 }
 
+template <class T>
+void pack_all(i64 k, i64 n, const T* b, i64 b_row, i64 b_col, T* panels, i64 panel_step) {
+  constexpr i64 nr = tile_cols<T>;
+  for (i64 j = 0; j < n; j += nr, panels += panel_step)
+    pack_panel(k, n - j < nr ? n - j : nr, b + j * b_col, b_row, b_col, panels);
+}
+
 // tile_rows rows of A as k columns of tile_rows neighbours. Up to a vector more is written.
 template <class T>
 void pack_rows(i64 k, i64 rows, const T* a, i64 a_row, i64 a_col, T* out) {
@@ -177,53 +173,82 @@ void pack_rows(i64 k, i64 rows, const T* a, i64 a_row, i64 a_col, T* out) {
 // Columns [j0, j1) and rows [p0, p0 + k) of B, panel by panel.
 template <class T>
 void pack_block(const Gemm& g, i64 p0, i64 k, i64 j0, i64 j1, T* packed) {
-  constexpr i64 nr = tile_cols<T>;
-  const T* b = static_cast<const T*>(g.b) + p0 * g.b_row;
-  for (i64 j = j0; j < j1; j += nr, packed += nr * k)
-    pack_panel(k, j1 - j < nr ? j1 - j : nr, b + j * g.b_col, g.b_row, g.b_col, packed);
+  pack_panels(k, j1 - j0, static_cast<const T*>(g.b) + p0 * g.b_row + j0 * g.b_col, g.b_row, g.b_col, packed,
+              tile_cols<T> * k);
+}
+
+// A product whose k is one block. Within a block of rows each panel meets all rows while it is in the first cache.
+template <class T>
+void multiply_block(const PanelProduct<T>& g) {
+  constexpr i64 nr = tile_cols<T>, w = Lanes<T>::count;
+  // Where the rows of A are not neighbours' runs, reading them once for each panel of B would cost more than packing.
+  const bool pack = g.a_col != 1 && g.n > 4 * nr;
+  T* rows = nullptr;
+  if (pack) rows = static_cast<T*>(scratch(1, static_cast<std::size_t>(block_rows * g.k + w) * sizeof(T)));
+  TileJob<T> job{.k = g.k,
+                 .a = nullptr,
+                 .a_row = pack ? 1 : g.a_row,
+                 .a_col = pack ? tile_rows : g.a_col,
+                 .b = nullptr,
+                 .b_row = g.b_row,
+                 .c = nullptr,
+                 .c_row = g.c_row,
+                 .cols = 0,
+                 .add = g.add,
+                 .bias = nullptr};
+  for (i64 t0 = 0; t0 < g.m; t0 += block_rows) {
+    const i64 t1 = g.m - t0 < block_rows ? g.m : t0 + block_rows;
+    if (pack)
+      for (i64 i = t0; i < t1; i += tile_rows)
+        pack_rows(g.k, t1 - i < tile_rows ? t1 - i : tile_rows, g.a + i * g.a_row, g.a_row, g.a_col,
+                  rows + (i - t0) * g.k);
+    job.b = g.b;
+    for (i64 j = 0; j < g.n; j += nr, job.b += g.b_panel) {
+      job.cols = g.n - j < nr ? g.n - j : nr;
+      job.bias = g.bias ? g.bias + j : nullptr;
+      const Tile<T>* run = tiles<T>[job.cols > w];
+      for (i64 i = t0; i < t1; i += tile_rows) {
+        job.a = pack ? rows + (i - t0) * g.k : g.a + i * g.a_row;
+        job.c = g.c + i * g.c_row + j;
+        run[(t1 - i < tile_rows ? t1 - i : tile_rows) - 1](job);
+      }
+    }
+  }
+}
+
+template <class T>
+void multiply_blocks(const PanelProduct<T>& product) {
+  PanelProduct<T> block = product;
+  for (i64 p0 = 0; p0 == 0 || p0 < product.k; p0 += block_k) {  // also for k = 0, which gives zeros
+    block.k = product.k - p0 < block_k ? product.k - p0 : block_k;
+    block.a = product.a + p0 * product.a_col;
+    block.b = product.b + p0 * product.b_row;
+    if (p0 > 0) {
+      block.add = true;
+      block.bias = nullptr;
+    }
+    multiply_block(block);
+  }
 }
 
 // Rows [i0, i1) of C, its columns [j0, j1): the share of [p0, p0 + k) in the sums. `packed` holds that block of B;
 // where it is null, B is read in place.
 template <class T>
-void multiply_block(const Gemm& g, i64 p0, i64 k, i64 j0, i64 j1, const T* packed, i64 i0, i64 i1) {
-  constexpr i64 nr = tile_cols<T>, w = Lanes<T>::count;
-  const T* a = static_cast<const T*>(g.a) + p0 * g.a_col;
-  const T* b = static_cast<const T*>(g.b) + p0 * g.b_row;
-  T* c = static_cast<T*>(g.c);
-  const T* bias = p0 == 0 ? static_cast<const T*>(g.bias) : nullptr;
-  // Where the rows of A are not neighbours' runs, reading them once for each panel of B would cost more than packing.
-  const bool pack = g.a_col != 1 && j1 - j0 > 4 * nr;
-  T* rows = nullptr;
-  if (pack) rows = static_cast<T*>(scratch(1, static_cast<std::size_t>(block_rows * k + w) * sizeof(T)));
-  TileJob<T> job{.k = k,
-                 .a = nullptr,
-                 .a_row = pack ? 1 : g.a_row,
-                 .a_col = pack ? tile_rows : g.a_col,
-                 .b = nullptr,
-                 .b_row = packed ? nr : g.b_row,
-                 .c = nullptr,
-                 .c_row = g.c_row,
-                 .cols = 0,
-                 .add = g.accumulate || p0 > 0,
-                 .bias = nullptr};
-  for (i64 t0 = i0; t0 < i1; t0 += block_rows) {
-    const i64 t1 = i1 - t0 < block_rows ? i1 : t0 + block_rows;
-    if (pack)
-      for (i64 i = t0; i < t1; i += tile_rows)
-        pack_rows(k, t1 - i < tile_rows ? t1 - i : tile_rows, a + i * g.a_row, g.a_row, g.a_col, rows + (i - t0) * k);
-    for (i64 j = j0; j < j1; j += nr) {
-      job.cols = j1 - j < nr ? j1 - j : nr;
-      job.b = packed ? packed + (j - j0) * k : b + j;
-      job.bias = bias ? bias + j : nullptr;
-      const Tile<T>* run = tiles<T>[job.cols > w];
-      for (i64 i = t0; i < t1; i += tile_rows) {
-        job.a = pack ? rows + (i - t0) * k : a + i * g.a_row;
-        job.c = c + i * g.c_row + j;
-        run[(t1 - i < tile_rows ? t1 - i : tile_rows) - 1](job);
-      }
-    }
-  }
+void share(const Gemm& g, i64 p0, i64 k, i64 j0, i64 j1, const T* packed, i64 i0, i64 i1) {
+  constexpr i64 nr = tile_cols<T>;
+  multiply_block<T>({.m = i1 - i0,
+                     .n = j1 - j0,
+                     .k = k,
+                     .a = static_cast<const T*>(g.a) + p0 * g.a_col + i0 * g.a_row,
+                     .a_row = g.a_row,
+                     .a_col = g.a_col,
+                     .b = packed ? packed : static_cast<const T*>(g.b) + p0 * g.b_row + j0,
+                     .b_row = packed ? nr : g.b_row,
+                     .b_panel = packed ? nr * k : nr,
+                     .c = static_cast<T*>(g.c) + i0 * g.c_row + j0,
+                     .c_row = g.c_row,
+                     .add = g.accumulate || p0 > 0,
+                     .bias = p0 == 0 && g.bias ? static_cast<const T*>(g.bias) + j0 : nullptr});
 }
 
 // ---- products with few rows or one column
@@ -312,17 +337,27 @@ void gemm_of(const Gemm& g) {
   i64 p0 = 0;
   do {  // also for k = 0, which gives zeros
     const i64 k = g.k - p0 < block_k ? g.k - p0 : block_k;
-    if (panels_end > 0) multiply_block<T>(g, p0, k, 0, panels_end, nullptr, 0, g.m);
+    if (panels_end > 0) share<T>(g, p0, k, 0, panels_end, nullptr, 0, g.m);
     for (i64 j0 = panels_end; j0 < g.n; j0 += block_cols<T>) {
       const i64 j1 = g.n - j0 < block_cols<T> ? g.n : j0 + block_cols<T>;
       pack_block(g, p0, k, j0, j1, packed);
-      multiply_block<T>(g, p0, k, j0, j1, packed, 0, g.m);
+      share<T>(g, p0, k, j0, j1, packed, 0, g.m);
     }
     p0 += k;
   } while (p0 < g.k);
 }
 
 }  // namespace
+
+void multiply(const PanelProduct<float>& product) { multiply_blocks(product); }
+void multiply(const PanelProduct<double>& product) { multiply_blocks(product); }
+
+void pack_panels(i64 k, i64 n, const float* b, i64 b_row, i64 b_col, float* panels, i64 panel_step) {
+  pack_all(k, n, b, b_row, b_col, panels, panel_step);
+}
+void pack_panels(i64 k, i64 n, const double* b, i64 b_row, i64 b_col, double* panels, i64 panel_step) {
+  pack_all(k, n, b, b_row, b_col, panels, panel_step);
+}
 
 void gemm(DType dtype, const Gemm& g) { GRADUS_FLOATS(gemm_of, dtype, g); }
 
@@ -337,8 +372,8 @@ void gemm_pack(DType dtype, const Gemm& g, i64 p0, i64 k, i64 j0, i64 j1, void* 
 }
 
 void gemm_multiply(DType dtype, const Gemm& g, i64 p0, i64 k, i64 j0, i64 j1, const void* packed, i64 i0, i64 i1) {
-  if (dtype == DType::Float32) return multiply_block(g, p0, k, j0, j1, static_cast<const float*>(packed), i0, i1);
-  multiply_block(g, p0, k, j0, j1, static_cast<const double*>(packed), i0, i1);
+  if (dtype == DType::Float32) return share(g, p0, k, j0, j1, static_cast<const float*>(packed), i0, i1);
+  share(g, p0, k, j0, j1, static_cast<const double*>(packed), i0, i1);
 }
 
 }  // namespace gradus::kernels::GRADUS_ISA_NS

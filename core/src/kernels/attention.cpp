@@ -1,0 +1,199 @@
+// Attention of many heads, cut into pieces, and what of their scores can be seen at all.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "kernels.h"
+#include "parallel.h"
+
+namespace gradus::kernels {
+namespace {
+
+const void* at(const void* p, i64 elements, DType dtype) {
+  return static_cast<const char*>(p) + elements * size_of(dtype);
+}
+void* at(void* p, i64 elements, DType dtype) { return static_cast<char*>(p) + elements * size_of(dtype); }
+
+/// One past the last key of [j0, j1) that the mask's row `row` shows, from j0 on; 0 where it shows none.
+i64 last_shown(const AttentionHead& h, DType dtype, i64 row, i64 j0, i64 j1) {
+  const i64 from = row * h.mask_row;
+  if (h.seen && h.mask_col == 1) {
+    if (!std::memchr(h.seen + from + j0, 1, static_cast<std::size_t>(j1 - j0))) return 0;
+    for (i64 j = j1; j > j0; --j)
+      if (h.seen[from + j - 1]) return j - j0;
+    return 0;
+  }
+  const auto hidden = [&](i64 j) {
+    const i64 place = from + j * h.mask_col;
+    if (h.seen && !h.seen[place]) return true;
+    if (!h.added) return false;
+    return dtype == DType::Float32
+               ? static_cast<const float*>(h.added)[place] == -std::numeric_limits<float>::infinity()
+               : static_cast<const double*>(h.added)[place] == -std::numeric_limits<double>::infinity();
+  };
+  for (i64 j = j1; j > j0; --j)
+    if (!hidden(j - 1)) return j - j0;
+  return 0;
+}
+
+/// Whether the mask's row shows the `n` keys from j0 on, all of them.
+bool shows_all(const AttentionHead& h, i64 row, i64 j0, i64 n) {
+  if (h.added) return false;  // there is something to add, in any case
+  if (!h.seen) return true;
+  const bool* seen = h.seen + row * h.mask_row + j0 * h.mask_col;
+  if (h.mask_col == 1) return !std::memchr(seen, 0, static_cast<std::size_t>(n));
+  for (i64 j = 0; j < n; ++j)
+    if (!seen[j * h.mask_col]) return false;
+  return true;
+}
+
+SeenTile look(const AttentionHead& h, DType dtype, i64 i0, i64 i1, i64 j0, i64 j1) {
+  // Of the causal triangle the last query sees most, the first least.
+  const i64 most = h.causal ? std::clamp<i64>(i1 + h.last - j0, 0, j1 - j0) : j1 - j0;
+  i64 end = most;
+  if (h.seen || h.added) {
+    end = 0;
+    const i64 rows_end = h.mask_row == 0 ? i0 + 1 : i1;
+    for (i64 i = i0; i < rows_end && end < most; ++i) end = std::max(end, last_shown(h, dtype, i, j0, j0 + most));
+  }
+  bool all = !h.causal || i0 + h.last + 1 - j0 >= end;
+  const i64 rows_end = h.mask_row == 0 ? i0 + 1 : i1;
+  for (i64 i = i0; i < rows_end && all && end > 0; ++i) all = shows_all(h, i, j0, end);
+  return {static_cast<std::int32_t>(end), all};
+}
+
+/// The tiles of the heads' scores, looked at once for each mask.
+class SeenTiles {
+ public:
+  SeenTiles(DType dtype, const AttentionJob& job) {
+    const auto [queries, keys] = table().attention_blocks();
+    const AttentionHead& h = job.first;
+    const i64 blocks = (h.queries + queries - 1) / queries, tiles = (h.keys + keys - 1) / keys;
+    const i64 size = blocks * tiles;
+    // Heads that share a mask mostly follow one another; a mask met again later is looked at again.
+    plane_.resize(static_cast<std::size_t>(job.heads));
+    std::vector<i64> masks;
+    for (i64 i = 0; i < job.heads; ++i) {
+      const i64 mask = job.mask ? job.mask[i] : 0;
+      if (masks.empty() || masks.back() != mask) masks.push_back(mask);
+      plane_[static_cast<std::size_t>(i)] = (std::ssize(masks) - 1) * size;
+    }
+    tiles_.resize(static_cast<std::size_t>(std::ssize(masks) * size));
+    const i64 bundle = std::max<i64>(1, piece / (queries * keys));
+    const i64 count = std::ssize(tiles_);
+    parallel((count + bundle - 1) / bundle, [&](i64 part) {
+      for (i64 n = part * bundle; n < std::min(count, (part + 1) * bundle); ++n) {
+        AttentionHead head = h;
+        const i64 mask = masks[static_cast<std::size_t>(n / size)], i = n % size / tiles * queries,
+                  j = n % tiles * keys;
+        if (head.seen) head.seen += mask;
+        if (head.added) head.added = at(head.added, mask, dtype);
+        tiles_[static_cast<std::size_t>(n)] =
+            look(head, dtype, i, std::min(h.queries, i + queries), j, std::min(h.keys, j + keys));
+      }
+    });
+  }
+  const SeenTile* of(i64 head) const { return tiles_.data() + plane_[static_cast<std::size_t>(head)]; }
+
+ private:
+  std::vector<i64> plane_;
+  std::vector<SeenTile> tiles_;
+};
+
+AttentionHead head_of(DType dtype, const AttentionJob& job, const SeenTiles& tiles, i64 i) {
+  AttentionHead h = job.first;
+  h.q = at(h.q, job.q[i], dtype);
+  h.k = at(h.k, job.k[i], dtype);
+  h.v = at(h.v, job.v[i], dtype);
+  if (h.seen) h.seen += job.mask[i];
+  if (h.added) h.added = at(h.added, job.mask[i], dtype);
+  h.tiles = tiles.of(i);
+  h.first_weight = i * h.queries * h.keys;
+  return h;
+}
+
+/// Heads are the pieces, several at once where they are small. A few large ones are cut, by `step` of `n` queries or
+/// keys; how far depends on the sizes alone.
+struct Cut {
+  i64 bundle, parts, length;  // heads a piece; parts of a head, each of so many queries or keys
+  Cut(const AttentionHead& h, i64 heads, i64 n, i64 step) {
+    constexpr i64 worthwhile = 1 << 18, few = 8;
+    const i64 work = std::max<i64>(1, h.queries * h.keys * (h.depth + h.width));
+    const i64 steps = (n + step - 1) / step;
+    parts = heads >= few || work < 4 * worthwhile ? 1 : std::min(steps, (few + heads - 1) / heads);
+    length = (steps + parts - 1) / parts * step;
+    parts = (n + length - 1) / length;
+    bundle = std::max<i64>(1, worthwhile / work);
+  }
+};
+
+}  // namespace
+
+bool attention(DType dtype, const AttentionJob& job, void* y, const i64* y_offsets, i64 y_row, void* top_scale) {
+  const Table& t = table();
+  const SeenTiles tiles(dtype, job);
+  const AttentionHead& first = job.first;
+  const Cut cut(first, job.heads, first.queries, t.attention_blocks().queries);
+  std::atomic<bool> finite{true};
+  parallel((job.heads + cut.bundle - 1) / cut.bundle * cut.parts, [&](i64 piece_index) {
+    const i64 bundle = piece_index / cut.parts, i0 = piece_index % cut.parts * cut.length;
+    for (i64 h = bundle * cut.bundle; h < std::min(job.heads, (bundle + 1) * cut.bundle); ++h) {
+      if (!t.attention(dtype, head_of(dtype, job, tiles, h), i0, std::min(first.queries, i0 + cut.length),
+                       at(y, y_offsets[h], dtype), y_row, at(top_scale, 2 * h * first.queries, dtype)))
+        finite.store(false, std::memory_order_relaxed);
+    }
+  });
+  return finite.load();
+}
+
+i64 attention_workspace(const AttentionJob& job) {
+  const AttentionHead& h = job.first;
+  return (Cut(h, job.heads, h.keys, table().attention_blocks().keys).parts - 1) * job.heads * h.queries * h.depth;
+}
+
+bool attention_backward(DType dtype, const AttentionJob& job, const AttentionGradients& first,
+                        const AttentionOffsets& offsets, void* parts) {
+  const Table& t = table();
+  const SeenTiles tiles(dtype, job);
+  const AttentionHead& shape = job.first;
+  const Cut cut(shape, job.heads, shape.keys, t.attention_blocks().keys);
+  // Where a head is cut by its keys, each part but the first has a dQ of its own, added to the first's in their order.
+  const i64 size = shape.queries * shape.depth;
+  std::atomic<bool> finite{true};
+  parallel((job.heads + cut.bundle - 1) / cut.bundle * cut.parts, [&](i64 piece_index) {
+    const i64 bundle = piece_index / cut.parts, part = piece_index % cut.parts, j0 = part * cut.length;
+    for (i64 h = bundle * cut.bundle; h < std::min(job.heads, (bundle + 1) * cut.bundle); ++h) {
+      AttentionGradients d = first;
+      d.g = at(d.g, offsets.g[h], dtype);
+      d.y = at(d.y, offsets.y[h], dtype);
+      d.top_scale = at(d.top_scale, 2 * h * shape.queries, dtype);
+      d.dq = at(d.dq, offsets.dq[h], dtype);
+      d.dk = at(d.dk, offsets.dk[h], dtype);
+      d.dv = at(d.dv, offsets.dv[h], dtype);
+      if (part > 0) {
+        d.dq = at(parts, ((part - 1) * job.heads + h) * size, dtype);
+        d.dq_row = shape.depth;
+      }
+      if (!t.attention_backward(dtype, head_of(dtype, job, tiles, h), d, j0, std::min(shape.keys, j0 + cut.length)))
+        finite.store(false, std::memory_order_relaxed);
+    }
+  });
+  if (cut.parts > 1) {
+    const BinaryRun add = t.binary(Binary::Add, dtype);
+    const i64 bundle = std::max<i64>(1, piece / shape.depth);
+    const i64 bundles = (shape.queries + bundle - 1) / bundle;
+    parallel(job.heads * bundles, [&](i64 n) {
+      const i64 h = n / bundles, i0 = n % bundles * bundle;
+      for (i64 i = i0; i < std::min(shape.queries, i0 + bundle); ++i) {
+        void* to = at(first.dq, offsets.dq[h] + i * first.dq_row, dtype);
+        for (i64 part = 0; part + 1 < cut.parts; ++part)
+          add(shape.depth, to, 1, at(parts, (part * job.heads + h) * size + i * shape.depth, dtype), 1, to, 1);
+      }
+    });
+  }
+  return finite.load();
+}
+
+}  // namespace gradus::kernels

@@ -31,8 +31,11 @@ void large(const Table& t, DType dtype, const Gemm& g) {
         const i64 from = j0 + i * columns;
         t.gemm_pack(dtype, g, p0, k, from, std::min(j1, from + columns), packed + i * columns * k * size_of(dtype));
       });
-      const i64 wanted = std::min<i64>(8 * blocks.tile_rows, small / ((j1 - j0) * k));
-      const i64 rows = std::max<i64>(1, wanted / blocks.tile_rows) * blocks.tile_rows;
+      // As many rows as let a panel of B, once it is in the first cache, meet several tiles of A; but enough pieces
+      // to keep all threads busy to the end.
+      constexpr i64 pieces = 32, most_tiles = 8;
+      const i64 tiles = (g.m + pieces * blocks.tile_rows - 1) / (pieces * blocks.tile_rows);
+      const i64 rows = std::min(most_tiles, tiles) * blocks.tile_rows;
       parallel((g.m + rows - 1) / rows, [&](i64 i) {
         t.gemm_multiply(dtype, g, p0, k, j0, j1, packed, i * rows, std::min(g.m, (i + 1) * rows));
       });

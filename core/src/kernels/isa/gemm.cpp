@@ -57,7 +57,15 @@ void tile(const TileJob<T>& job) {
     b += b_row;
   }
   T* c = job.c;
-  if (job.cols >= vectors * w && !job.bias) {
+  if (job.cols >= vectors * w) {
+    if (job.bias) {
+#pragma GCC unroll 2
+      for (int v = 0; v < vectors; ++v) {
+        const Vec<T> bias = load(job.bias + v * w);
+#pragma GCC unroll 14
+        for (int r = 0; r < rows; ++r) acc[r][v] += bias;
+      }
+    }
     const bool add = job.add;
 #pragma GCC unroll 14
     for (int r = 0; r < rows; ++r, c += job.c_row) {

@@ -213,10 +213,17 @@ void products(std::vector<OpRow>& rows) {
       two("weighted_sum", "heads", {2, 2, 3}, {2, 3, 4}, [](auto& p, auto& v) { return weighted_sum(p, v); }));
   rows.push_back(two("weighted_sum", "one table of values", {2, 2, 3}, {3, 2},
                      [](auto& p, auto& v) { return weighted_sum(p, v); }));
-  rows.push_back(three("weighted_sum", "attention with every kind of mask", {2, 3, 2}, {2, 4, 2}, {2, 4, 2},
-                       [](auto& q, auto& k, auto& v) {
+  rows.push_back(three("scaled_dot_product_attention", "attention with every kind of mask", {2, 3, 2}, {2, 4, 2},
+                       {2, 4, 2}, [](auto& q, auto& k, auto& v) {
                          const Tensor bias = where(mask_of({3, 4}), uniform({3, 4}, -1, 1, 8), -infinity);
                          return scaled_dot_product_attention(q, k, v, {.mask = bias, .is_causal = true});
+                       }));
+  rows.push_back(three("scaled_dot_product_attention", "heads of different widths", {2, 1, 3, 2}, {2, 2, 4, 2},
+                       {2, 2, 4, 3}, [](auto& q, auto& k, auto& v) { return scaled_dot_product_attention(q, k, v); }));
+  rows.push_back(three("scaled_dot_product_attention", "attention with dropped weights", {2, 3, 2}, {2, 4, 2},
+                       {2, 4, 2}, [](auto& q, auto& k, auto& v) {
+                         Generator generator(1);
+                         return scaled_dot_product_attention(q, k, v, {.dropout_p = 0.5, .generator = &generator});
                        }));
   rows.push_back(three("attention_scores", "attention with an additive mask that learns", {3, 2}, {4, 2}, {2, 3, 4},
                        [](auto& q, auto& k, auto& bias) { return attention_weights(q, k, {.mask = bias}); }));
@@ -319,7 +326,8 @@ std::string dense(const std::filesystem::path& path) {
   return text;
 }
 
-/// Every name that the library's sources hand to record or record_list, directly or through one of the helpers below.
+/// Every name that the library's sources hand to record or one of its kin, directly or through one of the helpers
+/// below.
 std::set<std::string> ops_in_sources() {
   std::set<std::string> ops, helpers;
   for (const char* part : {"core", "nn", "optim"}) {
@@ -327,8 +335,8 @@ std::set<std::string> ops_in_sources() {
          std::filesystem::recursive_directory_iterator(std::string(GRADUS_TEST_DIR) + "/../" + part + "/src")) {
       if (entry.path().extension() != ".cpp") continue;
       const std::string text = dense(entry.path());
-      for (const std::string call :
-           {"record(", "record_list(", "same_elements(", "copied(", "extreme(", "lookup(", "rows_added("}) {
+      for (const std::string call : {"record(", "record_together(", "record_list(", "same_elements(", "copied(",
+                                     "extreme(", "lookup(", "rows_added("}) {
         for (std::size_t at = text.find(call); at != std::string::npos; at = text.find(call, at + 1)) {
           std::size_t first = at + call.size();
           if (text.compare(first, 8, "Reduce::") == 0) first = text.find(',', first) + 1;

@@ -110,10 +110,10 @@ std::array<Tensor, 3> fused_gradient(const Tensor& g, const Tensor& q, const Ten
   const Shape batch = batch_of(q);
   const int row = q.shape().size() - 2;
   const Job job(queries, keys, values, mask, numbers);
-  std::array<Tensor, 3> d = {make_in_order_of(q, q.shape()), make_in_order_of(k, k.shape()),
-                             make_in_order_of(v, v.shape())};
-  const auto g_at = batch_offsets(upstream, batch), y_at = batch_offsets(y, batch), dq_at = batch_offsets(d[0], batch),
-             dk_at = batch_offsets(d[1], batch), dv_at = batch_offsets(d[2], batch);
+  const Tensor dq = make_in_order_of(q, q.shape()), dk = make_in_order_of(k, k.shape()),
+               dv = make_in_order_of(v, v.shape());
+  const auto g_at = batch_offsets(upstream, batch), y_at = batch_offsets(y, batch), dq_at = batch_offsets(dq, batch),
+             dk_at = batch_offsets(dk, batch), dv_at = batch_offsets(dv, batch);
   const Tensor workspace = make({kernels::attention_workspace(job.job)}, q.dtype());
   const bool finite = kernels::attention_backward(
       q.dtype(), job.job,
@@ -122,15 +122,16 @@ std::array<Tensor, 3> fused_gradient(const Tensor& g, const Tensor& q, const Ten
        .y = pointer(y),
        .y_row = y.strides()[row],
        .top_scale = pointer(top_scale),
-       .dq = mutable_pointer(d[0]),
-       .dq_row = d[0].strides()[row],
-       .dk = mutable_pointer(d[1]),
-       .dk_row = d[1].strides()[row],
-       .dv = mutable_pointer(d[2]),
-       .dv_row = d[2].strides()[row]},
+       .dq = mutable_pointer(dq),
+       .dq_row = dq.strides()[row],
+       .dk = mutable_pointer(dk),
+       .dk_row = dk.strides()[row],
+       .dv = mutable_pointer(dv),
+       .dv_row = dv.strides()[row]},
       {.g = g_at.data(), .y = y_at.data(), .dq = dq_at.data(), .dk = dk_at.data(), .dv = dv_at.data()},
       mutable_pointer(workspace));
-  return finite ? d : composed_gradient(g, q, k, v, mask, numbers);
+  if (!finite) return composed_gradient(g, q, k, v, mask, numbers);
+  return {dq, dk, dv};
 }
 
 }  // namespace

@@ -66,22 +66,29 @@ GRADUS_INLINE void scaled_rows(i64 rows, i64 n, const T* x, i64 x_row, T scale, 
 
 // ---- what is hidden
 
-// A vector full of bools, `step` apart, of which the first `count` are read: true as all bits, the others as none.
+// The bools p[0], p[step], … as a vector: true as all bits, false as none. `count` of them are there, and `before` more
+// lie before p.
 template <class T>
-GRADUS_INLINE Int<T> truths(const bool* p, i64 step, i64 count) {
+GRADUS_INLINE Int<T> truths(const bool* p, i64 step, i64 count, i64 before) {
   constexpr i64 w = Lanes<T>::count;
   typedef std::int8_t Bytes __attribute__((vector_size(w)));
   Bytes bytes;
   if (step == 1 && count >= w) {
     __builtin_memcpy(&bytes, p, sizeof bytes);
+  } else if (step == 1 && w <= 8 && count + before >= 8) {
+    // The last eight, moved down: vectors that are loaded right after their bytes were stored would wait for them.
+    std::uint64_t word;
+    __builtin_memcpy(&word, p + count - 8, sizeof word);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word <<= 64 - 8 * count;
+#else
+    word >>= 64 - 8 * count;
+#endif
+    __builtin_memcpy(&bytes, &word, sizeof bytes);
   } else {
-    // Put together in a register: vectors that are loaded right after their bytes were stored wait for them.
-    constexpr i64 words = (w + 7) / 8;
-    std::uint64_t word[words] = {};
-    for (i64 g = 0; g < words; ++g)
-      for (i64 l = 8 * g; l < 8 * g + 8 && l < count; ++l)
-        word[g] |= static_cast<std::uint64_t>(p[l * step] ? 1 : 0) << (8 * (l - 8 * g));
-    __builtin_memcpy(&bytes, word, sizeof bytes);
+    Int<T> lanes{};
+    for (i64 l = 0; l < w && l < count; ++l) lanes[l] = p[l * step] ? -1 : 0;
+    return lanes;
   }
   return __builtin_convertvector(bytes, Int<T>) != Int<T>{};
 }
@@ -108,7 +115,7 @@ void hide(const AttentionHead& h, i64 i0, i64 rows, i64 j0, i64 columns, T* s, i
         const Vec<T> a = load_strided(static_cast<const T*>(h.added) + at + j * h.mask_col, h.mask_col, columns - j);
         v = a == hidden ? hidden : v + a;
       }
-      if (h.seen) v = truths<T>(h.seen + at + j * h.mask_col, h.mask_col, columns - j) ? v : hidden;
+      if (h.seen) v = truths<T>(h.seen + at + j * h.mask_col, h.mask_col, columns - j, j) ? v : hidden;
       if (left < w) v = lane < static_cast<Word>(left) ? v : hidden;
       store<T>(s + j, v);
     }

@@ -68,7 +68,8 @@ SeenTile look(const AttentionHead& h, DType dtype, i64 i0, i64 i1, i64 j0, i64 j
 class SeenTiles {
  public:
   SeenTiles(DType dtype, const AttentionJob& job) {
-    const auto [queries, keys] = table().attention_blocks();
+    const AttentionBlocks by = table().attention_blocks();
+    const i64 queries = by.queries, keys = by.keys;
     const AttentionHead& h = job.first;
     const i64 blocks = (h.queries + queries - 1) / queries, tiles = (h.keys + keys - 1) / keys;
     const i64 size = blocks * tiles;

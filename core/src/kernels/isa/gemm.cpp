@@ -159,20 +159,39 @@ void pack_panel(i64 k, i64 cols, const T* b, i64 b_row, i64 b_col, T* panel) {
 template <class T>
 void pack_all(i64 k, i64 n, const T* b, i64 b_row, i64 b_col, T* panels, i64 panel_step) {
   constexpr i64 nr = tile_cols<T>;
-  for (i64 j = 0; j < n; j += nr, panels += panel_step)
-    pack_panel(k, n - j < nr ? n - j : nr, b + j * b_col, b_row, b_col, panels);
+  // Rows of B that are runs are read along, a few at a time, rather than in columns of one panel's width.
+  const i64 rows = b_col == 1 ? 8 : k;
+  for (i64 p = 0; p < k; p += rows) {
+    const i64 count = k - p < rows ? k - p : rows;
+    T* panel = panels + p * nr;
+    for (i64 j = 0; j < n; j += nr, panel += panel_step)
+      pack_panel(count, n - j < nr ? n - j : nr, b + p * b_row + j * b_col, b_row, b_col, panel);
+  }
 }
 
-// tile_rows rows of A as k columns of tile_rows neighbours. Up to a vector more is written.
+// Rows of A as bands of tile_rows: k columns of tile_rows neighbours each, and `band` elements from one to the next, a
+// vector more than that takes.
+template <class T>
+constexpr i64 band_size(i64 k) {
+  return k * tile_rows + Lanes<T>::count;
+}
 template <class T>
 void pack_rows(i64 k, i64 rows, const T* a, i64 a_row, i64 a_col, T* out) {
   constexpr i64 w = Lanes<T>::count;
+  const i64 band = band_size<T>(k);
   if (a_row == 1) {
-    for (i64 p = 0; p < k; ++p, a += a_col, out += tile_rows)
-      for (i64 r = 0; r < rows; r += w) store<T>(out + r, load_up_to(a + r, rows - r));
+    // Whole columns, which are runs: what a vector writes beyond its band's column is written over by the next one.
+    for (i64 p = 0; p < k; ++p, a += a_col, out += tile_rows) {
+      T* to = out;
+      for (i64 i = 0; i < rows; i += tile_rows, to += band)
+        for (i64 r = 0; r < tile_rows && i + r < rows; r += w) store<T>(to + r, load_up_to(a + i + r, rows - i - r));
+    }
   } else {
-    for (i64 p = 0; p < k; ++p, a += a_col, out += tile_rows)
-      for (i64 r = 0; r < rows; ++r) out[r] = a[r * a_row];
+    for (i64 i = 0; i < rows; i += tile_rows, out += band) {
+      const i64 count = rows - i < tile_rows ? rows - i : tile_rows;
+      for (i64 p = 0; p < k; ++p)
+        for (i64 r = 0; r < count; ++r) out[p * tile_rows + r] = a[(i + r) * a_row + p * a_col];
+    }
   }
 }
 
@@ -192,7 +211,10 @@ void multiply_block(const PanelProduct<T>& g) {
   // Where the rows of A are not neighbours' runs, reading them once for each panel of B would cost more than packing.
   const bool pack = g.a_col != 1 && g.n > 4 * nr;
   T* rows = nullptr;
-  if (pack) rows = static_cast<T*>(scratch(1, static_cast<std::size_t>(block_rows * g.k + w) * sizeof(T)));
+  if (pack) {
+    constexpr i64 bands = block_rows / tile_rows;
+    rows = static_cast<T*>(scratch(1, static_cast<std::size_t>(bands * band_size<T>(g.k)) * sizeof(T)));
+  }
   TileJob<T> job{.k = g.k,
                  .a = nullptr,
                  .a_row = pack ? 1 : g.a_row,
@@ -206,17 +228,14 @@ void multiply_block(const PanelProduct<T>& g) {
                  .bias = nullptr};
   for (i64 t0 = 0; t0 < g.m; t0 += block_rows) {
     const i64 t1 = g.m - t0 < block_rows ? g.m : t0 + block_rows;
-    if (pack)
-      for (i64 i = t0; i < t1; i += tile_rows)
-        pack_rows(g.k, t1 - i < tile_rows ? t1 - i : tile_rows, g.a + i * g.a_row, g.a_row, g.a_col,
-                  rows + (i - t0) * g.k);
+    if (pack) pack_rows(g.k, t1 - t0, g.a + t0 * g.a_row, g.a_row, g.a_col, rows);
     job.b = g.b;
     for (i64 j = 0; j < g.n; j += nr, job.b += g.b_panel) {
       job.cols = g.n - j < nr ? g.n - j : nr;
       job.bias = g.bias ? g.bias + j : nullptr;
       const Tile<T>* run = tiles<T>[job.cols > w];
       for (i64 i = t0; i < t1; i += tile_rows) {
-        job.a = pack ? rows + (i - t0) * g.k : g.a + i * g.a_row;
+        job.a = pack ? rows + (i - t0) / tile_rows * band_size<T>(g.k) : g.a + i * g.a_row;
         job.c = g.c + i * g.c_row + j;
         run[(t1 - i < tile_rows ? t1 - i : tile_rows) - 1](job);
       }

@@ -1,4 +1,5 @@
 // Layer normalisation of rows of neighbours, and its gradients.
+#include "columns.h"
 #include "families.h"
 #include "vec.h"
 
@@ -117,35 +118,39 @@ void layer_norm_backward_of(i64 rows, i64 n, const void* g_, const void* x_, con
   }
 }
 
-// dγ = Σ g∘x̂ and dβ = Σ g over the rows, a tile of columns at a time, in double.
+// dγ += Σ g∘x̂ and dβ += Σ g over the rows, in double.
+template <class T, bool with_beta>
+void add_layer_norm_params(i64 rows, i64 n, const T* g, const T* x, const T* mean, const T* rstd, double* dgamma,
+                           [[maybe_unused]] double* dbeta) {
+  each_column_block<T>(rows, n, [&](i64 r, i64 some, i64 i, i64 count) GRADUS_INLINED {
+    const T* gp = g + r * n + i;
+    const T* xp = x + r * n + i;
+    Sum dot = load_sum<T>(dgamma + i, count), sum;
+    if constexpr (with_beta) sum = load_sum<T>(dbeta + i, count);
+#pragma GCC unroll 4
+    for (i64 k = 0; k < some; ++k) {
+      __builtin_prefetch(gp + (k + rows_at_once) * n);
+      __builtin_prefetch(xp + (k + rows_at_once) * n);
+      const Vec<T> gv = load_up_to(gp + k * n, count), xv = load_up_to(xp + k * n, count);
+      const T* m = mean + 2 * (r + k);
+      dot.add(gv * ((xv - m[0] - m[1]) * rstd[r + k]));
+      if constexpr (with_beta) sum.add(gv);
+    }
+    store_sum<T>(dgamma + i, dot, count);
+    if constexpr (with_beta) store_sum<T>(dbeta + i, sum, count);
+  });
+}
 template <class T>
-void layer_norm_backward_params_of(i64 rows, i64 n, i64 i0, i64 i1, const void* g_, const void* x_, const void* mean_,
-                                   const void* rstd_, void* dgamma_, void* dbeta_) {
-  constexpr i64 tile = 128;
+void layer_norm_backward_params_of(i64 rows, i64 n, const void* g_, const void* x_, const void* mean_,
+                                   const void* rstd_, double* dgamma, double* dbeta) {
   const T* g = static_cast<const T*>(g_);
   const T* x = static_cast<const T*>(x_);
   const T* mean = static_cast<const T*>(mean_);
   const T* rstd = static_cast<const T*>(rstd_);
-  T* dgamma = static_cast<T*>(dgamma_);
-  T* dbeta = static_cast<T*>(dbeta_);
-  for (i64 t = i0; t < i1; t += tile) {
-    const i64 width = i1 - t < tile ? i1 - t : tile;
-    alignas(64) double sum[tile] = {};
-    alignas(64) double dot[tile] = {};
-    for (i64 r = 0; r < rows; ++r) {
-      const T* gr = g + r * n + t;
-      const T* xr = x + r * n + t;
-      const T high = mean[2 * r], low = mean[2 * r + 1], s = rstd[r];
-      for (i64 j = 0; j < width; ++j) {
-        sum[j] += static_cast<double>(gr[j]);
-        dot[j] += static_cast<double>(gr[j] * ((xr[j] - high - low) * s));
-      }
-    }
-    for (i64 j = 0; j < width; ++j) {
-      if (dgamma) dgamma[t + j] = static_cast<T>(dot[j]);
-      if (dbeta) dbeta[t + j] = static_cast<T>(sum[j]);
-    }
-  }
+  if (dbeta)
+    add_layer_norm_params<T, true>(rows, n, g, x, mean, rstd, dgamma, dbeta);
+  else
+    add_layer_norm_params<T, false>(rows, n, g, x, mean, rstd, dgamma, dbeta);
 }
 
 }  // namespace
@@ -160,9 +165,9 @@ void layer_norm_backward(DType dtype, i64 rows, i64 n, const void* g, const void
   GRADUS_FLOATS(layer_norm_backward_of, dtype, rows, n, g, x, gamma, mean, rstd, dx);
 }
 
-void layer_norm_backward_params(DType dtype, i64 rows, i64 n, i64 i0, i64 i1, const void* g, const void* x,
-                                const void* mean, const void* rstd, void* dgamma, void* dbeta) {
-  GRADUS_FLOATS(layer_norm_backward_params_of, dtype, rows, n, i0, i1, g, x, mean, rstd, dgamma, dbeta);
+void layer_norm_backward_params(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* mean,
+                                const void* rstd, double* dgamma, double* dbeta) {
+  GRADUS_FLOATS(layer_norm_backward_params_of, dtype, rows, n, g, x, mean, rstd, dgamma, dbeta);
 }
 
 }  // namespace gradus::kernels::GRADUS_ISA_NS

@@ -9,7 +9,7 @@
 
 namespace gradus::kernels {
 
-inline i64 rows_of_bundle(i64 n) { return std::max<i64>(64, 65536 / n); }
+inline i64 rows_of_bundle(i64 n) { return std::max<i64>(16, 65536 / n); }
 
 /// Whether `rows` rows of n columns are worth bundles; else one piece has all rows of some columns.
 inline bool many_rows(i64 rows, i64 n) { return rows >= 2 * rows_of_bundle(n); }
@@ -18,7 +18,8 @@ inline bool many_rows(i64 rows, i64 n) { return rows >= 2 * rows_of_bundle(n); }
 /// scratch memory.
 template <class Add>
 const double* column_sums(i64 rows, i64 n, i64 width, Add add) {
-  const i64 bundle = many_rows(rows, n) ? rows_of_bundle(n) : rows, bundles = (rows + bundle - 1) / bundle;
+  const i64 bundle = many_rows(rows, n) ? rows_of_bundle(n) : std::max<i64>(rows, 1);
+  const i64 bundles = std::max<i64>(1, (rows + bundle - 1) / bundle);
   auto* sums = static_cast<double*>(scratch(2, static_cast<std::size_t>(bundles * width) * sizeof(double)));
   parallel(bundles, [&](i64 i) {
     std::fill_n(sums + i * width, width, 0.0);

@@ -151,7 +151,7 @@ struct Table {
   void (*log_softmax_backward)(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);  // g - eʸ Σ g
   void (*logsumexp)(DType dtype, i64 rows, i64 n, const void* x, void* y);  // y[r] = ln Σ eˣ
   // y = (x - mean)·rstd·gamma + beta; gamma and beta may be null. Written too: two numbers a row whose sum is its mean,
-  // and its rstd. Two-pass.
+  // and its rstd.
   void (*layer_norm)(DType dtype, i64 rows, i64 n, const void* x, const void* gamma, const void* beta, double eps,
                      void* y, void* mean, void* rstd);
   // dx = rstd·(g∘γ - mean(g∘γ) - x̂·mean(g∘γ∘x̂))

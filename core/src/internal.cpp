@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/copy.h"
+
 namespace gradus::detail {
 
 Shape broadcast_shapes(const Shape& a, const Shape& b, const char* op) {
@@ -47,6 +49,10 @@ std::vector<std::int64_t> batch_offsets(const Tensor& x, const Shape& batch) {
 }
 
 void write(const Tensor& y, const Tensor& x) {
+  if (x.dtype() == y.dtype()) {
+    kernels::copy(x.dtype(), y.shape(), pointer(x), broadcast_strides(x, y.shape()), mutable_pointer(y), y.strides());
+    return;
+  }
   const auto run = kernels::table().cast(x.dtype(), y.dtype());
   kernels::unary(run, x.dtype(), y.dtype(), y.shape(), pointer(x), broadcast_strides(x, y.shape()), mutable_pointer(y),
                  y.strides());

@@ -174,6 +174,8 @@ struct Table {
   void (*reduce)(Reduce op, DType dtype, i64 outer, i64 n, i64 inner, i64 i0, i64 i1, const void* x, void* y);
   // Σ x over n neighbours in double.
   double (*sum_run)(DType dtype, i64 n, const void* x);
+  // y[i] += Σ x[r, i] over n rows of `inner` neighbours. (Float32 and Float64)
+  void (*add_rows)(DType dtype, i64 n, i64 inner, const void* x, double* y);
   // y[o, i] = Σ(x[o, r, i] - mean)²/divisor over r (its root where asked), laid out as for reduce; n > 0.
   void (*variance)(DType dtype, i64 outer, i64 n, i64 inner, i64 i0, i64 i1, double divisor, bool root, const void* x,
                    void* y);
@@ -207,15 +209,15 @@ struct Table {
   void (*log_softmax_backward)(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);  // g - eʸ Σ g
   void (*logsumexp)(DType dtype, i64 rows, i64 n, const void* x, void* y);  // y[r] = ln Σ eˣ
   // y = (x - mean)·rstd·gamma + beta; gamma and beta may be null. Written too: two numbers a row whose sum is its mean,
-  // and its rstd. Two-pass.
+  // and its rstd.
   void (*layer_norm)(DType dtype, i64 rows, i64 n, const void* x, const void* gamma, const void* beta, double eps,
                      void* y, void* mean, void* rstd);
   // dx = rstd·(g∘γ - mean(g∘γ) - x̂·mean(g∘γ∘x̂))
   void (*layer_norm_backward)(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* gamma,
                               const void* mean, const void* rstd, void* dx);
-  // dgamma[i] = Σ g·x̂, dbeta[i] = Σ g over rows, for i in [i0, i1); either output may be null.
-  void (*layer_norm_backward_params)(DType dtype, i64 rows, i64 n, i64 i0, i64 i1, const void* g, const void* x,
-                                     const void* mean, const void* rstd, void* dgamma, void* dbeta);
+  // dgamma[i] += Σ g·x̂, dbeta[i] += Σ g over rows; dbeta may be null.
+  void (*layer_norm_backward_params)(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* mean,
+                                     const void* rstd, double* dgamma, double* dbeta);
   // Per row r with target t = target[r]: loss[r] = w_t·(1-ε)·(lse - x_t) + ε/n·Σ_j w_j·(lse - x_j), lse = ln Σ eˣ; 0
   // where t is `ignore`. Two numbers a row are written into top_sum: max x and Σ e^(x - max x). weight (n numbers) may
   // be null for 1.

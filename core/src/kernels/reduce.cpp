@@ -1,7 +1,9 @@
 // Reductions and running sums, cut into pieces.
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "column_sums.h"
 #include "kernels.h"
 #include "parallel.h"
 #include "scratch.h"
@@ -10,7 +12,7 @@ namespace gradus::kernels {
 namespace {
 
 constexpr i64 long_run = 65536;  // elements of a piece of one long sum
-constexpr i64 columns = 128;     // columns of a piece
+constexpr i64 columns = 512;     // columns of a piece
 
 const char* at(const void* p, i64 elements, DType dtype) {
   return static_cast<const char*>(p) + elements * size_of(dtype);
@@ -54,6 +56,23 @@ Moments moments_of_run(DType dtype, i64 n, const void* x) {
     all.squares += next.squares + step * step * before * share;
   }
   return all;
+}
+
+// One [n, inner] block of many rows: the results of bundles of them, reduced in order.
+void reduce_rows(Reduce op, DType dtype, i64 n, i64 inner, const void* x, void* y) {
+  if (op == Reduce::Sum && is_floating(dtype)) {
+    const double* sums = column_sums(n, inner, inner, [&](i64 r, i64 rows, double* to) {
+      table().add_rows(dtype, rows, inner, at(x, r * inner, dtype), to);
+    });
+    return store_sums(dtype, inner, sums, y);
+  }
+  const i64 rows = rows_of_bundle(inner), bundles = (n + rows - 1) / rows;
+  void* partial = scratch(2, static_cast<std::size_t>(bundles * inner * 8));
+  parallel(bundles, [&](i64 i) {
+    table().reduce(op, dtype, 1, std::min(rows, n - i * rows), inner, 0, inner, at(x, i * rows * inner, dtype),
+                   at(partial, i * inner, dtype));
+  });
+  table().reduce(op, dtype, 1, bundles, inner, 0, inner, partial, y);
 }
 
 // Cuts a job on [outer, n, inner] into pieces of about equal work: part(first, count, i0, i1) does columns [i0, i1) of
@@ -106,6 +125,11 @@ void cumsum_of(i64 count, i64 n, i64 inner, i64 i0, i64 i1, const void* x_, void
 }  // namespace
 
 void reduce(Reduce op, DType dtype, i64 outer, i64 n, i64 inner, const void* x, void* y) {
+  if (inner > 1 && many_rows(n, inner)) {
+    for (i64 o = 0; o < outer; ++o)
+      reduce_rows(op, dtype, n, inner, at(x, o * n * inner, dtype), at(y, o * inner, dtype));
+    return;
+  }
   in_pieces(
       outer, n, inner,
       [&](i64 o, i64 count, i64 i0, i64 i1) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "column_sums.h"
 #include "kernels.h"
 #include "parallel.h"
 #include "typed.h"
@@ -109,9 +110,13 @@ void layer_norm_backward(DType dtype, i64 rows, i64 n, const void* g, const void
 
 void layer_norm_backward_params(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* mean,
                                 const void* rstd, void* dgamma, void* dbeta) {
-  for_spans(n, rows * n <= piece ? n : 128, [&](i64 i0, i64 i1) {
-    table().layer_norm_backward_params(dtype, rows, n, i0, i1, g, x, mean, rstd, dgamma, dbeta);
+  if (n == 0) return;
+  const double* sums = column_sums(rows, n, dbeta ? 2 * n : n, [&](i64 r, i64 count, double* to) {
+    table().layer_norm_backward_params(dtype, count, n, at(g, r * n, dtype), at(x, r * n, dtype),
+                                       at(mean, 2 * r, dtype), at(rstd, r, dtype), to, dbeta ? to + n : nullptr);
   });
+  if (dgamma) store_sums(dtype, n, sums, dgamma);
+  if (dbeta) store_sums(dtype, n, sums + n, dbeta);
 }
 
 void cross_entropy(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore, double smoothing,

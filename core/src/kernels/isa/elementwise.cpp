@@ -1,5 +1,5 @@
-// Elementwise functions of Float32 and Float64 along one run, a vector of elements at a time. The last, partial vector
-// and strided elements go through the same instructions, so the value of an element never depends on its place.
+// Elementwise functions of Float32 and Float64 along one run, two vectors of elements at a time. The value of an
+// element never depends on its place.
 #include "families.h"
 #include "math.h"
 #include "trig.h"
@@ -7,31 +7,64 @@
 namespace gradus::kernels::GRADUS_ISA_NS {
 namespace {
 
-template <class T, class Op>
-void unary_run(i64 n, const void* x_, i64 sx, void* y_, i64 sy, double p_, double q_) {
-  constexpr i64 w = Lanes<T>::count;
-  const T* x = static_cast<const T*>(x_);
-  T* y = static_cast<T*>(y_);
-  const T p = static_cast<T>(p_), q = static_cast<T>(q_);
-  i64 i = 0;
-  if (sx == 1 && sy == 1)
-    for (; i + w <= n; i += w) store<T>(y + i, Op{}(load(x + i), p, q));
-  for (; i < n; i += w) store_strided<T>(y + i * sy, sy, Op{}(load_strided(x + i * sx, sx, n - i), p, q), n - i);
+// A run goes by pairs of vectors. Whatever does not lie as one in memory goes through a buffer, so that there is one
+// loop an op, and every element meets the same instructions.
+template <class T>
+constexpr i64 pair = 2 * Lanes<T>::count;
+
+// Moves elements between strides 1 and `stride`.
+template <class T>
+[[gnu::noinline]] void gather(const T* x, i64 stride, i64 count, T* buffer) {
+  for (i64 j = 0; j < count; ++j) buffer[j] = x[j * stride];
+}
+template <class T>
+[[gnu::noinline]] void scatter(const T* buffer, i64 count, T* y, i64 stride) {
+  for (i64 j = 0; j < count; ++j) y[j * stride] = buffer[j];
+}
+
+template <class T>
+class Source {
+ public:
+  GRADUS_INLINE Source(const void* p, i64 stride) : p_(static_cast<const T*>(p)), stride_(stride) {
+    if (stride == 0)
+      for (T& x : buffer_) x = *p_;
+  }
+  GRADUS_INLINE Two<Vec<T>> at(i64 i, i64 count) {
+    if (stride_ == 1 && count == pair<T>) return load_two(p_ + i);
+    if (stride_ != 0) gather(p_ + i * stride_, stride_, count, buffer_);
+    return load_two(buffer_);
+  }
+
+ private:
+  const T* p_;
+  i64 stride_;
+  alignas(64) T buffer_[pair<T>] = {};
+};
+
+template <class T>
+GRADUS_INLINE void put(T* y, i64 stride, i64 i, i64 count, Two<Vec<T>> v) {
+  if (stride == 1 && count == pair<T>) return store_two(y + i, v);
+  alignas(64) T buffer[pair<T>];
+  store_two(buffer, v);
+  scatter(buffer, count, y + i * stride, stride);
 }
 
 template <class T, class Op>
-void binary_run(i64 n, const void* a_, i64 sa, const void* b_, i64 sb, void* y_, i64 sy) {
-  constexpr i64 w = Lanes<T>::count;
-  const T* a = static_cast<const T*>(a_);
-  const T* b = static_cast<const T*>(b_);
-  T* y = static_cast<T*>(y_);
-  i64 i = 0;
-  if (sa == 1 && sb == 1 && sy == 1)
-    for (; i + w <= n; i += w) store<T>(y + i, Op{}(load(a + i), load(b + i)));
-  for (; i < n; i += w) {
-    const Vec<T> va = load_strided(a + i * sa, sa, n - i);
-    const Vec<T> vb = load_strided(b + i * sb, sb, n - i);
-    store_strided<T>(y + i * sy, sy, Op{}(va, vb), n - i);
+void unary_run(i64 n, const void* x_, i64 sx, void* y, i64 sy, double p_, double q_) {
+  const T p = static_cast<T>(p_), q = static_cast<T>(q_);
+  Source<T> x(x_, sx);
+  for (i64 i = 0; i < n; i += pair<T>) {
+    const i64 count = n - i < pair<T> ? n - i : pair<T>;
+    put<T>(static_cast<T*>(y), sy, i, count, Op{}(x.at(i, count), p, q));
+  }
+}
+
+template <class T, class Op>
+void binary_run(i64 n, const void* a_, i64 sa, const void* b_, i64 sb, void* y, i64 sy) {
+  Source<T> a(a_, sa), b(b_, sb);
+  for (i64 i = 0; i < n; i += pair<T>) {
+    const i64 count = n - i < pair<T> ? n - i : pair<T>;
+    put<T>(static_cast<T*>(y), sy, i, count, Op{}(a.at(i, count), b.at(i, count)));
   }
 }
 
@@ -48,51 +81,56 @@ GRADUS_INLINE float pow_of(float x, float y) { return __builtin_powf(x, y); }
 GRADUS_INLINE double pow_of(double x, double y) { return __builtin_pow(x, y); }
 
 // x^p; the powers that training uses are products, quotients and roots.
-template <class T>
-GRADUS_INLINE Vec<T> power(Vec<T> x, T p) {
+template <class T, class V>
+GRADUS_INLINE V power(V x, T p) {
   constexpr T infinity = Lanes<T>::infinity;
   if (p == T(2)) return x * x;
   if (p == T(3)) return x * x * x;
   if (p == T(1)) return x;
   if (p == T(-1)) return T(1) / x;
-  if (p == T(0.5)) return x == -infinity ? splat<T>(infinity) : sqrt(x + T(0));
+  if (p == T(0.5)) return select(x == -infinity, filled<V>(infinity), sqrt(x + T(0)));
   return each_lane<T>(x, [p](T v) { return pow_of(v, p); });
 }
-
 template <class T>
-GRADUS_INLINE Vec<T> clamp(Vec<T> x, T low, T high) {
-  x = x < low ? splat<T>(low) : x;
-  return x > high ? splat<T>(high) : x;
+GRADUS_INLINE Vec<T> power_each(Vec<T> x, Vec<T> p) {
+  for (int j = 0; j < Lanes<T>::count; ++j) x[j] = pow_of(x[j], p[j]);
+  return x;
+}
+
+template <class T, class V>
+GRADUS_INLINE V clamp(V x, T low, T high) {
+  return at_most(at_least(x, low), high);
 }
 
 // The slopes below meet 0·inf at infinite x, where the function is flat or straight: x is clamped where that changes
 // nothing else.
-template <class T>
-GRADUS_INLINE Vec<T> gelu_slope(Vec<T> x) {
-  const Normal<T> at = normal(x);
+template <class T, class V>
+GRADUS_INLINE V gelu_slope(V x) {
+  const Normal<V> at = normal<T>(x);
   return at.distribution + clamp<T>(x, T(-40), T(40)) * at.density;
 }
 // s = sigmoid(2u): d(x·s)/dx = s + x·s·(1 - s)·2u'.
-template <class T>
-GRADUS_INLINE Vec<T> gelu_tanh_slope(Vec<T> x) {
-  const Sigmoid<T> at = sigmoid_and_rest<T>(T(2) * gelu_tanh_inner<T>(x));
-  const Vec<T> t = clamp<T>(x, T(-30), T(30));
+template <class T, class V>
+GRADUS_INLINE V gelu_tanh_slope(V x) {
+  const Sigmoid<V> at = sigmoid_and_rest<T>(T(2) * gelu_tanh_inner<T>(x));
+  const V t = clamp<T>(x, T(-30), T(30));
   return at.s + t * at.s * at.rest * (T(2) * gelu_tanh_inner_slope<T>(t));
 }
-template <class T>
-GRADUS_INLINE Vec<T> silu_slope(Vec<T> x) {
-  const Sigmoid<T> at = sigmoid_and_rest<T>(x);
+template <class T, class V>
+GRADUS_INLINE V silu_slope(V x) {
+  const Sigmoid<V> at = sigmoid_and_rest<T>(x);
   return at.s * (T(1) + clamp<T>(x, T(-1e4), T(1e4)) * at.rest);
 }
 
 #define GRADUS_UNARY(...)                                                                                              \
-  unary_of<T>([]([[maybe_unused]] Vec<T> x, [[maybe_unused]] T p, [[maybe_unused]] T q) __attribute__((always_inline)) \
-                  ->Vec<T> { return __VA_ARGS__; })
-#define GRADUS_BINARY(...) \
-  binary_of<T>([](Vec<T> a, Vec<T> b) __attribute__((always_inline))->Vec<T> { return __VA_ARGS__; })
+  unary_of<T>([]([[maybe_unused]] V x, [[maybe_unused]] T p, [[maybe_unused]] T q) __attribute__((always_inline))->V { \
+    return __VA_ARGS__;                                                                                                \
+  })
+#define GRADUS_BINARY(...) binary_of<T>([](V a, V b) __attribute__((always_inline))->V { return __VA_ARGS__; })
 
 template <class T>
 UnaryRun unary_float_of(Unary op) {
+  using V = Two<Vec<T>>;
   switch (op) {
     case Unary::Copy:
       return GRADUS_UNARY(x);
@@ -101,7 +139,7 @@ UnaryRun unary_float_of(Unary op) {
     case Unary::Abs:
       return GRADUS_UNARY(abs<T>(x));
     case Unary::Sign:
-      return GRADUS_UNARY(x > T(0) ? splat<T>(T(1)) : (x < T(0) ? splat<T>(T(-1)) : x));
+      return GRADUS_UNARY(select(x > T(0), filled<V>(T(1)), select(x < T(0), filled<V>(T(-1)), x)));
     case Unary::Exp:
       return GRADUS_UNARY(exp<T>(x));
     case Unary::Log:
@@ -123,15 +161,15 @@ UnaryRun unary_float_of(Unary op) {
     case Unary::Sigmoid:
       return GRADUS_UNARY(sigmoid<T>(x));
     case Unary::Relu:
-      return GRADUS_UNARY(x <= T(0) ? splat<T>(T(0)) : x);
+      return GRADUS_UNARY(select(x <= T(0), V{}, x));
     case Unary::Gelu:
-      return GRADUS_UNARY(x * normal(x).distribution);
+      return GRADUS_UNARY(x * normal<T>(x).distribution);
     case Unary::GeluTanh:
-      return GRADUS_UNARY(x * gelu_tanh_gate(x));
+      return GRADUS_UNARY(x * gelu_tanh_gate<T>(x));
     case Unary::Silu:
       return GRADUS_UNARY(x * sigmoid<T>(x));
     case Unary::Softplus:
-      return GRADUS_UNARY(max<T>(x, Vec<T>{}) + log_plus_one<T>(exp<T>(-abs<T>(x))));
+      return GRADUS_UNARY(max<T>(x, V{}) + log_plus_one<T>(exp_of_negative<T>(-abs<T>(x))));
     case Unary::AddScalar:
       return GRADUS_UNARY(x + p);
     case Unary::MulScalar:
@@ -152,6 +190,7 @@ UnaryRun unary_float_of(Unary op) {
 
 template <class T>
 BinaryRun binary_float_of(Binary op) {
+  using V = Two<Vec<T>>;
   switch (op) {
     case Binary::Add:
       return GRADUS_BINARY(a + b);
@@ -162,20 +201,17 @@ BinaryRun binary_float_of(Binary op) {
     case Binary::Div:
       return GRADUS_BINARY(a / b);
     case Binary::Pow:
-      return binary_of<T>([](Vec<T> a, Vec<T> b) __attribute__((always_inline))->Vec<T> {
-        for (int j = 0; j < Lanes<T>::count; ++j) a[j] = pow_of(a[j], b[j]);
-        return a;
-      });
+      return GRADUS_BINARY({power_each<T>(a.a, b.a), power_each<T>(a.b, b.b)});
     case Binary::Maximum:
-      return GRADUS_BINARY(((a > b) | (a != a)) ? a : b);  // NaN of either
+      return GRADUS_BINARY(select((a > b) | (a != a), a, b));  // NaN of either
     case Binary::Minimum:
-      return GRADUS_BINARY(((a < b) | (a != a)) ? a : b);
+      return GRADUS_BINARY(select((a < b) | (a != a), a, b));
     case Binary::TanhBackward:
       return GRADUS_BINARY(a * (T(1) - b * b));
     case Binary::SigmoidBackward:
       return GRADUS_BINARY(a * (b * (T(1) - b)));
     case Binary::ReluBackward:
-      return GRADUS_BINARY(b > T(0) ? a : splat<T>(T(0)));
+      return GRADUS_BINARY(select(b > T(0), a, V{}));
     case Binary::GeluBackward:
       return GRADUS_BINARY(a * gelu_slope<T>(b));
     case Binary::GeluTanhBackward:

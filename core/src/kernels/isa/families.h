@@ -18,6 +18,7 @@ UnaryRun cast(DType from, DType to);
 // reduce.cpp
 void reduce(Reduce op, DType dtype, i64 outer, i64 n, i64 inner, i64 i0, i64 i1, const void* x, void* y);
 double sum_run(DType dtype, i64 n, const void* x);
+void add_rows(DType dtype, i64 n, i64 inner, const void* x, double* y);
 void argmax_rows(DType dtype, i64 rows, i64 n, const void* x, i64* y);
 
 // moments.cpp
@@ -50,8 +51,8 @@ void layer_norm(DType dtype, i64 rows, i64 n, const void* x, const void* gamma, 
                 void* mean, void* rstd);
 void layer_norm_backward(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* gamma,
                          const void* mean, const void* rstd, void* dx);
-void layer_norm_backward_params(DType dtype, i64 rows, i64 n, i64 i0, i64 i1, const void* g, const void* x,
-                                const void* mean, const void* rstd, void* dgamma, void* dbeta);
+void layer_norm_backward_params(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* mean,
+                                const void* rstd, double* dgamma, double* dbeta);
 
 // cross_entropy.cpp
 void cross_entropy(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore, double smoothing,

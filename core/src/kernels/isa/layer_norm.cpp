@@ -1,4 +1,5 @@
 // Layer normalisation of rows of neighbours, and its gradients.
+#include "columns.h"
 #include "families.h"
 #include "vec.h"
 
@@ -12,30 +13,20 @@ struct Mean {
   T high, low;
 };
 
-template <class T>
-GRADUS_INLINE Mean<T> mean_of(i64 n, const T* x) {
-  constexpr i64 w = Lanes<T>::count;
-  Sum sum;
-  Int<T> differs{};
-  const Vec<T> first = splat(x[0]);
-  each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
-    const Vec<T> v = load_up_to(x + i, count, T(0));
-    sum.add(v);
-    if constexpr (sizeof(T) == 8) differs |= (Int<T>)(load_up_to(x + i, count, x[0]) != first);
+GRADUS_INLINE Mean<double> mean_of(i64 n, const double* x) {
+  Sum sum, rest;
+  VecI64 differs{};
+  each_vector<double>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+    sum.add(load_up_to(x + i, count, 0.0));
+    differs |= load_up_to(x + i, count, x[0]) != splat(x[0]);
   });
   const double mean = sum.total() / static_cast<double>(n);
-  if constexpr (sizeof(T) == 4) {
-    const T high = static_cast<T>(mean);
-    return {high, static_cast<T>(mean - static_cast<double>(high))};
-  } else {
-    // A second pass finds what the rounding of the first left over; a constant row must be exactly its own mean.
-    bool constant = true;
-    for (int j = 0; j < w; ++j) constant = constant && differs[j] == 0;
-    if (constant) return {x[0], 0};
-    Sum rest;
-    each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED { rest.add(load_up_to(x + i, count, mean) - mean); });
-    return {mean, rest.total() / static_cast<double>(n)};
-  }
+  // A second pass finds what the rounding of the first left over; a constant row must be exactly its own mean.
+  bool constant = true;
+  for (int j = 0; j < Lanes<double>::count; ++j) constant = constant && differs[j] == 0;
+  if (constant) return {x[0], 0};
+  each_vector<double>(n, [&](i64 i, i64 count) GRADUS_INLINED { rest.add(load_up_to(x + i, count, mean) - mean); });
+  return {mean, rest.total() / static_cast<double>(n)};
 }
 
 // 1/√(Σ(x - mean)²/n) where the squares are too large for T: of the differences divided by the largest of them. (eps is
@@ -51,11 +42,44 @@ double rstd_of_large(i64 n, const T* x, Mean<T> mean) {
   return 1 / largest / __builtin_sqrt(squares / static_cast<double>(n));
 }
 
+// The mean of floats and Σ(x - mean)², in double and in one pass: of the distances from the first number, the square of
+// whose own distance from the mean is at most n times the mean square, so that few digits cancel.
+GRADUS_INLINE Mean<float> moments_of(i64 n, const float* x, double& squares) {
+  const double first = static_cast<double>(x[0]), count = static_cast<double>(n);
+  Sum sum, square;
+  each_vector<float>(n, [&](i64 i, i64 some) GRADUS_INLINED {
+    const VecF v = load_up_to(x + i, some, x[0]);
+    __builtin_prefetch(x + i + n);  // the next row, while this one is worked on
+    const VecD a = lower(v) - first, b = upper(v) - first;
+    sum.even += a;
+    sum.odd += b;
+    square.even += a * a;
+    square.odd += b * b;
+  });
+  const double total = sum.total(), mean = first + total / count;
+  squares = square.total() - total * total / count;
+  if (squares < 0) squares = 0;
+  const float high = static_cast<float>(mean);
+  return {high, static_cast<float>(mean - static_cast<double>(high))};
+}
+
+// In double the same takes two passes.
+GRADUS_INLINE Mean<double> moments_of(i64 n, const double* x, double& squares) {
+  const Mean<double> mean = mean_of(n, x);
+  Sum sum;
+  each_vector<double>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+    // Lanes beyond the end must not count.
+    const VecD d = load_up_to(x + i, count) - mean.high - mean.low;
+    sum.add(count >= Lanes<double>::count ? d * d : (lane_numbers<double>() < count ? d * d : VecD{}));
+  });
+  squares = sum.total();
+  return mean;
+}
+
 // y = (x - mean)·rstd·γ + β with rstd = 1/√(var + eps)
 template <class T>
 void layer_norm_of(i64 rows, i64 n, const void* x_, const void* gamma_, const void* beta_, double eps, void* y_,
                    void* mean_, void* rstd_) {
-  constexpr i64 w = Lanes<T>::count;
   const T* x = static_cast<const T*>(x_);
   const T* gamma = static_cast<const T*>(gamma_);
   const T* beta = static_cast<const T*>(beta_);
@@ -63,15 +87,8 @@ void layer_norm_of(i64 rows, i64 n, const void* x_, const void* gamma_, const vo
   T* means = static_cast<T*>(mean_);
   T* rstds = static_cast<T*>(rstd_);
   for (i64 r = 0; r < rows; ++r, x += n, y += n) {
-    const Mean<T> mean = mean_of(n, x);
-    Sum squares;
-    each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
-      // Lanes beyond the end must not count.
-      const Vec<T> d = load_up_to(x + i, count) - mean.high - mean.low;
-      squares.add(count >= w ? d * d
-                             : (lane_numbers<T>() < static_cast<typename Lanes<T>::Word>(count) ? d * d : Vec<T>{}));
-    });
-    const double total = squares.total();
+    double total = 0;
+    const Mean<T> mean = moments_of(n, x, total);
     const T rstd = static_cast<T>(total < __builtin_inf() ? 1 / __builtin_sqrt(total / static_cast<double>(n) + eps)
                                                           : rstd_of_large(n, x, mean));
     means[2 * r] = mean.high;
@@ -117,35 +134,39 @@ void layer_norm_backward_of(i64 rows, i64 n, const void* g_, const void* x_, con
   }
 }
 
-// dγ = Σ g∘x̂ and dβ = Σ g over the rows, a tile of columns at a time, in double.
+// dγ += Σ g∘x̂ and dβ += Σ g over the rows, in double.
+template <class T, bool with_beta>
+void add_layer_norm_params(i64 rows, i64 n, const T* g, const T* x, const T* mean, const T* rstd, double* dgamma,
+                           [[maybe_unused]] double* dbeta) {
+  each_column_block<T>(rows, n, [&](i64 r, i64 some, i64 i, i64 count) GRADUS_INLINED {
+    const T* gp = g + r * n + i;
+    const T* xp = x + r * n + i;
+    Sum dot = load_sum<T>(dgamma + i, count), sum;
+    if constexpr (with_beta) sum = load_sum<T>(dbeta + i, count);
+#pragma GCC unroll 4
+    for (i64 k = 0; k < some; ++k) {
+      __builtin_prefetch(gp + (k + rows_at_once) * n);
+      __builtin_prefetch(xp + (k + rows_at_once) * n);
+      const Vec<T> gv = load_up_to(gp + k * n, count), xv = load_up_to(xp + k * n, count);
+      const T* m = mean + 2 * (r + k);
+      dot.add(gv * ((xv - m[0] - m[1]) * rstd[r + k]));
+      if constexpr (with_beta) sum.add(gv);
+    }
+    store_sum<T>(dgamma + i, dot, count);
+    if constexpr (with_beta) store_sum<T>(dbeta + i, sum, count);
+  });
+}
 template <class T>
-void layer_norm_backward_params_of(i64 rows, i64 n, i64 i0, i64 i1, const void* g_, const void* x_, const void* mean_,
-                                   const void* rstd_, void* dgamma_, void* dbeta_) {
-  constexpr i64 tile = 128;
+void layer_norm_backward_params_of(i64 rows, i64 n, const void* g_, const void* x_, const void* mean_,
+                                   const void* rstd_, double* dgamma, double* dbeta) {
   const T* g = static_cast<const T*>(g_);
   const T* x = static_cast<const T*>(x_);
   const T* mean = static_cast<const T*>(mean_);
   const T* rstd = static_cast<const T*>(rstd_);
-  T* dgamma = static_cast<T*>(dgamma_);
-  T* dbeta = static_cast<T*>(dbeta_);
-  for (i64 t = i0; t < i1; t += tile) {
-    const i64 width = i1 - t < tile ? i1 - t : tile;
-    alignas(64) double sum[tile] = {};
-    alignas(64) double dot[tile] = {};
-    for (i64 r = 0; r < rows; ++r) {
-      const T* gr = g + r * n + t;
-      const T* xr = x + r * n + t;
-      const T high = mean[2 * r], low = mean[2 * r + 1], s = rstd[r];
-      for (i64 j = 0; j < width; ++j) {
-        sum[j] += static_cast<double>(gr[j]);
-        dot[j] += static_cast<double>(gr[j] * ((xr[j] - high - low) * s));
-      }
-    }
-    for (i64 j = 0; j < width; ++j) {
-      if (dgamma) dgamma[t + j] = static_cast<T>(dot[j]);
-      if (dbeta) dbeta[t + j] = static_cast<T>(sum[j]);
-    }
-  }
+  if (dbeta)
+    add_layer_norm_params<T, true>(rows, n, g, x, mean, rstd, dgamma, dbeta);
+  else
+    add_layer_norm_params<T, false>(rows, n, g, x, mean, rstd, dgamma, dbeta);
 }
 
 }  // namespace
@@ -160,9 +181,9 @@ void layer_norm_backward(DType dtype, i64 rows, i64 n, const void* g, const void
   GRADUS_FLOATS(layer_norm_backward_of, dtype, rows, n, g, x, gamma, mean, rstd, dx);
 }
 
-void layer_norm_backward_params(DType dtype, i64 rows, i64 n, i64 i0, i64 i1, const void* g, const void* x,
-                                const void* mean, const void* rstd, void* dgamma, void* dbeta) {
-  GRADUS_FLOATS(layer_norm_backward_params_of, dtype, rows, n, i0, i1, g, x, mean, rstd, dgamma, dbeta);
+void layer_norm_backward_params(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* mean,
+                                const void* rstd, double* dgamma, double* dbeta) {
+  GRADUS_FLOATS(layer_norm_backward_params_of, dtype, rows, n, g, x, mean, rstd, dgamma, dbeta);
 }
 
 }  // namespace gradus::kernels::GRADUS_ISA_NS

@@ -1,22 +1,11 @@
-// Variances along one dimension of a contiguous [outer, n, inner] block, in double and in two passes: the mean first,
-// as a distance from the first element, so that equal elements give exactly 0; then the squares around it, less what
-// the rounding of the mean has added to them.
+// Variances along one dimension of a contiguous [outer, n, inner] block, in double and by distances from the first
+// element, so that equal elements give exactly 0. Of doubles and columns in two passes: the mean first, then the
+// squares around it, less what the rounding of the mean has added to them.
 #include "families.h"
 #include "vec.h"
 
 namespace gradus::kernels::GRADUS_ISA_NS {
 namespace {
-
-// s += f(v), lane by lane in double.
-template <class F>
-GRADUS_INLINE void add(Sum& s, VecF v, F f) {
-  s.even += f(lower(v));
-  s.odd += f(upper(v));
-}
-template <class F>
-GRADUS_INLINE void add(Sum& s, VecD v, F f) {
-  s.even += f(v);
-}
 
 // Σ d² less (Σ d)²/n, where d are the distances from a number near the mean.
 GRADUS_INLINE double around_mean(double squares, double rest, double n) {
@@ -25,29 +14,46 @@ GRADUS_INLINE double around_mean(double squares, double rest, double n) {
   return around < 0 ? 0 : around;
 }
 
-template <class T>
-Moments moments_of(i64 n, const T* x) {
-  constexpr i64 w = Lanes<T>::count;
+Moments moments_of(i64 n, const double* x) {
+  constexpr i64 w = Lanes<double>::count;
   const i64 whole = n - n % w;
-  const double first = static_cast<double>(x[0]), count = static_cast<double>(n);
+  const double first = x[0], count = static_cast<double>(n);
   Sum distances;
-  for (i64 i = 0; i < whole; i += w) add(distances, load(x + i), [&](VecD v) GRADUS_INLINED { return v - first; });
+  for (i64 i = 0; i < whole; i += w) distances.add(load(x + i) - first);
   double total = distances.total();
-  for (i64 i = whole; i < n; ++i) total += static_cast<double>(x[i]) - first;
+  for (i64 i = whole; i < n; ++i) total += x[i] - first;
 
   const double mean = first + total / count;
   Sum squared, left;
   for (i64 i = 0; i < whole; i += w) {
-    add(squared, load(x + i), [&](VecD v) GRADUS_INLINED { return (v - mean) * (v - mean); });
-    add(left, load(x + i), [&](VecD v) GRADUS_INLINED { return v - mean; });
+    const VecD d = load(x + i) - mean;
+    squared.add(d * d);
+    left.add(d);
   }
   double squares = squared.total(), rest = left.total();
   for (i64 i = whole; i < n; ++i) {
-    const double d = static_cast<double>(x[i]) - mean;
+    const double d = x[i] - mean;
     squares += d * d;
     rest += d;
   }
   return {mean + rest / count, around_mean(squares, rest, count)};
+}
+
+// Of floats one pass will do, by the distances from the first one: the square of its own distance from the mean is at
+// most n times the mean square, and a double has digits to spare for that.
+Moments moments_of(i64 n, const float* x) {
+  const double first = static_cast<double>(x[0]), count = static_cast<double>(n);
+  Sum sum, square;
+  each_vector<float>(n, [&](i64 i, i64 some) GRADUS_INLINED {
+    const VecF v = load_up_to(x + i, some, x[0]);
+    const VecD a = lower(v) - first, b = upper(v) - first;
+    sum.even += a;
+    sum.odd += b;
+    square.even += a * a;
+    square.odd += b * b;
+  });
+  const double total = sum.total();
+  return {first + total / count, around_mean(square.total(), total, count)};
 }
 
 template <class T>

@@ -1,5 +1,6 @@
 // Sums and extremes along one dimension of a contiguous [outer, n, inner] block. Sums of floats are taken in double, so
 // that they are right to the last place of a float whatever their length.
+#include "columns.h"
 #include "families.h"
 #include "vec.h"
 
@@ -64,12 +65,21 @@ void sum_columns(i64 n, i64 inner, i64 i0, i64 i1, const T* x, T* y) {
   for (i64 t = i0; t < i1; t += tile) {
     const i64 width = i1 - t < tile ? i1 - t : tile;
     alignas(64) Acc acc[tile] = {};
-    for (i64 r = 0; r < n; ++r) {
-      const T* row = x + r * inner + t;
-      for (i64 j = 0; j < width; ++j) acc[j] += static_cast<Acc>(row[j]);
+    if constexpr (T(0.5) != T(0)) {  // a float
+      add_columns(n, width, inner, x + t, acc);
+    } else {
+      for (i64 r = 0; r < n; ++r) {
+        const T* row = x + r * inner + t;
+        for (i64 j = 0; j < width; ++j) acc[j] += static_cast<Acc>(row[j]);
+      }
     }
     for (i64 j = 0; j < width; ++j) y[t + j] = static_cast<T>(acc[j]);
   }
+}
+
+template <class T>
+void add_rows_of(i64 n, i64 inner, const void* x, double* y) {
+  add_columns(n, inner, inner, static_cast<const T*>(x), y);
 }
 
 template <Reduce op, class T>
@@ -152,6 +162,10 @@ double sum_run(DType dtype, i64 n, const void* x) {
       break;
   }
   return 0;
+}
+
+void add_rows(DType dtype, i64 n, i64 inner, const void* x, double* y) {
+  GRADUS_FLOATS(add_rows_of, dtype, n, inner, x, y);
 }
 
 void argmax_rows(DType dtype, i64 rows, i64 n, const void* x, i64* y) {

@@ -20,12 +20,19 @@ GRADUS_INLINE T row_max(i64 n, const T* x) {
   return largest_lane<T>(max<T>(a, b));
 }
 
-// Σ e^(x - top)
+// Σ e^(x - top), where top is the largest: so small that its power of two would be subnormal, a term is nothing beside
+// the largest, 1.
 template <class T>
 GRADUS_INLINE double sum_exp(i64 n, const T* x, T top) {
+  constexpr T lowest = sizeof(T) == 4 ? T(-87) : T(-708);
+  if (top == Lanes<T>::infinity || top == -Lanes<T>::infinity) return static_cast<double>(top - top);  // NaN
   Sum sum;
-  each_vector<T>(n, [&](i64 i, i64 count)
-                        GRADUS_INLINED { sum.add(exp<T>(load_up_to(x + i, count, -Lanes<T>::infinity) - top)); });
+  each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+    const Vec<T> v = load_up_to(x + i, count, -Lanes<T>::infinity);
+    __builtin_prefetch(x + i + n);  // the next row, while this one is worked on
+    const Reduced<Vec<T>> at = reduce_by_ln2<T>(at_least(v - top, lowest), T(0));
+    sum.add(exp_reduced<T>(at.r) * at.power);
+  });
   return sum.total();
 }
 

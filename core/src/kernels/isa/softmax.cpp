@@ -25,31 +25,62 @@ GRADUS_INLINE void short_softmax(i64 n, const T* x, T* y) {
   store_up_to<T>(y + before, v[vectors - 1] * scale, n - before);
 }
 
-// yᵢ = e^(xᵢ - max x) / Σ e^(x - max x)
+// yᵢ = e^(xᵢ - max x) / Σ e^(x - max x) where max x may be any number.
+template <class T>
+GRADUS_INLINE void far_softmax(i64 n, const T* x, T* y, T largest) {
+  const Vec<T> top = splat(largest);
+  Sum sum;
+  each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+    const Vec<T> e = exp_of_difference<T>(load_up_to(x + i, count, -Lanes<T>::infinity), top);
+    sum.add(e);
+    store_up_to<T>(y + i, e, count);
+  });
+  // The lanes beyond a row's end hold e^(-inf - max): 0, or NaN where every lane is NaN anyway.
+  const T scale = static_cast<T>(1 / sum.total());
+  each_vector<T>(
+      n, [&](i64 i, i64 count) GRADUS_INLINED { store_up_to<T>(y + i, load_up_to(y + i, count) * scale, count); });
+}
+
+// The same where max x is of a usual size. With K = round(max x/ln 2), 2⁻ᴷ·eˣ does as well as e^(x - max x), and needs
+// no difference that rounding could spoil: K goes into the exponent of the power. The powers are taken larger by a
+// constant factor, so that none is subnormal before the scale is applied.
+template <class T>
+GRADUS_INLINE void near_softmax(i64 n, const T* x, T* y, T largest) {
+  constexpr T shift = sizeof(T) == 4 ? T(64) : T(512);
+  constexpr T range = sizeof(T) == 4 ? T(120) : T(800);  // what lies lower gives 0
+  const Vec<T> at_top = splat(largest) * T(1.44269504088896340736) + round_to_integer<T>;
+  const T constant = shift - (at_top[0] - round_to_integer<T>), lowest = largest - range;
+  Sum sum;
+  each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+    const Vec<T> v = at_least(load_up_to(x + i, count, -Lanes<T>::infinity), lowest);
+    __builtin_prefetch(x + i + n);  // the next row, while this one is worked on
+    const Reduced<Vec<T>> at = reduce_by_ln2<T>(v, constant);
+    const Vec<T> e = exp_reduced<T>(at.r) * at.power;
+    sum.add(e);
+    store_up_to<T>(y + i, e, count);
+  });
+  const T scale = static_cast<T>(1 / sum.total());
+  each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+    __builtin_prefetch(y + i + n, 1);
+    store_up_to<T>(y + i, load_up_to(y + i, count) * scale, count);
+  });
+}
+
 template <class T>
 void softmax_of(i64 rows, i64 n, const void* x_, void* y_) {
+  constexpr T usual = 4096;
   const T* x = static_cast<const T*>(x_);
   T* y = static_cast<T*>(y_);
   for (i64 r = 0; r < rows; ++r, x += n, y += n) {
     if (n <= Lanes<T>::count) {
       short_softmax<T, 1>(n, x, y);
-      continue;
-    }
-    if (n <= 2 * Lanes<T>::count) {
+    } else if (n <= 2 * Lanes<T>::count) {
       short_softmax<T, 2>(n, x, y);
-      continue;
+    } else if (const T top = row_max(n, x); top <= usual && top >= -usual) {
+      near_softmax(n, x, y, top);
+    } else {
+      far_softmax(n, x, y, top);
     }
-    const Vec<T> top = splat(row_max(n, x));
-    Sum sum;
-    each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
-      const Vec<T> e = exp_of_difference<T>(load_up_to(x + i, count, -Lanes<T>::infinity), top);
-      sum.add(e);
-      store_up_to<T>(y + i, e, count);
-    });
-    // The lanes beyond a row's end hold e^(-inf - max): 0, or NaN where every lane is NaN anyway.
-    const T scale = static_cast<T>(1 / sum.total());
-    each_vector<T>(
-        n, [&](i64 i, i64 count) GRADUS_INLINED { store_up_to<T>(y + i, load_up_to(y + i, count) * scale, count); });
   }
 }
 

@@ -32,6 +32,7 @@ const Table GRADUS_TABLE(GRADUS_ISA_NS) = {
     .cast = GRADUS_ISA_NS::cast,
     .reduce = GRADUS_ISA_NS::reduce,
     .sum_run = GRADUS_ISA_NS::sum_run,
+    .add_rows = GRADUS_ISA_NS::add_rows,
     .variance = GRADUS_ISA_NS::variance,
     .moments_run = GRADUS_ISA_NS::moments_run,
     .argmax_rows = GRADUS_ISA_NS::argmax_rows,

@@ -212,8 +212,8 @@ GRADUS_INLINE Row<T> exponentials(i64 n, T* s) {
   if (n <= 2 * w) {  // stays in registers
     Vec<T> a = n <= w ? tail(0) : load(s), b = n <= w ? hidden : tail(w);
     const T top = largest_lane<T>(max<T>(a, b));
-    a = exp_of_difference<T>(a, splat(top));
-    b = exp_of_difference<T>(b, splat(top));
+    a = exp_of_negative<T>(a - top);
+    b = exp_of_negative<T>(b - top);
     store<T>(s, a);
     if (n > w) store<T>(s + w, b);
     sum.add(a);
@@ -232,17 +232,16 @@ GRADUS_INLINE Row<T> exponentials(i64 n, T* s) {
     tops[1] = max<T>(last, tops[1]);
   }
   const T top = largest_lane<T>(max<T>(max<T>(tops[0], tops[1]), max<T>(tops[2], tops[3])));
-  const Vec<T> t = splat(top);
   // Two vectors are added before they are widened to double: their sum is as exact as they are.
   const i64 pairs = up(n, w) / (2 * w) * (2 * w);
   for (j = 0; j < pairs; j += 2 * w) {
-    const Vec<T> a = exp_of_difference<T>(load(s + j), t), b = exp_of_difference<T>(load(s + j + w), t);
+    const Vec<T> a = exp_of_negative<T>(load(s + j) - top), b = exp_of_negative<T>(load(s + j + w) - top);
     store<T>(s + j, a);
     store<T>(s + j + w, b);
     sum.add(a + b);
   }
   if (j < n) {
-    const Vec<T> a = exp_of_difference<T>(load(s + j), t);
+    const Vec<T> a = exp_of_negative<T>(load(s + j) - top);
     store<T>(s + j, a);
     sum.add(a);
   }
@@ -373,9 +372,8 @@ struct TileRow {
 template <class T>
 GRADUS_INLINE void weigh(i64 n, const TileRow<T>& row, T* s, T* d) {
   constexpr i64 w = Lanes<T>::count;
-  const Vec<T> top = splat(row.top);
   for (i64 j = 0; j < n; j += w) {
-    const Vec<T> p = exp_of_difference<T>(load(s + j), top) * row.scale;
+    const Vec<T> p = exp_of_negative<T>(load(s + j) - row.top) * row.scale;
     Vec<T> dp = load(d + j), weight = p;
     if (row.words) {
       const auto drop = dropped<T>(row.words + j, row.threshold);

@@ -84,8 +84,8 @@ void growth() {
   series("width", {64, 128, 256, 512}, [](std::int64_t width) { return transformer_step(32, width, 2); });
   series("depth", {1, 2, 4, 8, 16}, [](std::int64_t depth) { return transformer_step(32, 128, depth); });
   series("tape", {62500, 125000, 250000, 500000, 1000000}, tape_step);
-  series("slices", {2000, 4000, 8000, 16000, 32000}, slices_step);
-  series("embedding_rows", {1000, 2000, 4000, 8000, 16000}, embedding_step);
+  series("slices", {16000, 32000, 64000, 128000, 256000}, slices_step);
+  series("embedding_rows", {8000, 16000, 32000, 64000, 128000}, embedding_step);
 }
 
 }  // namespace bench

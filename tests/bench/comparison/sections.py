@@ -41,7 +41,7 @@ class Rows:
     def verdict(self, row, value, at_most=math.inf, at_least=-math.inf):
         if not self.held or at_least <= value <= at_most:
             return ""
-        text = f"over {at_most:g}" if value > at_most else f"under {at_least:g}"
+        text = f"over {at_most:g}" if value > at_most else f"under {at_least:.3g}"
         self.missed.append(f"{self.section}: {row} {value:.3g} is {text}")
         return "  " + text
 

@@ -160,13 +160,12 @@ def exponent(points):
 
 def growth(args, ours):
     """Time against size."""
-    count = args.threads[0]
     series = {}
-    for row, (time,) in programs.section(ours, "growth", args.seconds / 5, args.only, count, args.rounds).items():
+    for row, (time,) in programs.section(ours, "growth", args.seconds / 5, args.only, 1, args.rounds).items():
         name, _, size = row.rpartition("_")
         series.setdefault(name, []).append((int(size), time))
     rows = Rows(args, "growth")
-    print(f"\n{plural(count)}; exponent: fitted to the last two doublings")
+    print(f"\n1 thread; exponent: fitted to the last two doublings")
     for name, points in series.items():
         print(f"{name:<16}" + "".join(f"{size:>13}" for size, _ in points) + f"{'exponent':>10}")
         power = exponent(points[-3:]) if len(points) > 2 else math.nan

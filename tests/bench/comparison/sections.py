@@ -182,7 +182,7 @@ def memory(args, ours):
         said, errors = programs.run(ours, ["--section", "memory", 1, "=" + case], args.threads[0], memory_limit=MEMORY_LIMIT)
         if case not in said and "memory: the system has no" not in errors:
             raise Missing(errors.strip())
-        peak = said.get(case, [math.inf])[0] / GIB
+        peak = said.get(case, [MEMORY_LIMIT])[0] / GIB
         shown = f"{peak:.2f} GiB" if case in said else f"> {MEMORY_LIMIT / GIB:g} GiB"
         print(f"{case:<24}{shown:>13}{rows.verdict(case, peak, at_most=MEMORY / GIB)}", flush=True)
     return rows.missed

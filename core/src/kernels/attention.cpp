@@ -120,10 +120,10 @@ AttentionHead head_of(DType dtype, const AttentionJob& job, const SeenTiles& til
 struct Cut {
   i64 bundle, parts, length;  // heads a piece; parts of a head, each of so many queries or keys
   Cut(const AttentionHead& h, i64 heads, i64 n, i64 step) {
-    constexpr i64 worthwhile = 1 << 18, few = 8;
+    constexpr i64 worthwhile = 1 << 15, few = 8;
     const i64 work = std::max<i64>(1, h.queries * h.keys * (h.depth + h.width));
     const i64 steps = (n + step - 1) / step;
-    parts = heads >= few || work < 4 * worthwhile ? 1 : std::min(steps, (few + heads - 1) / heads);
+    parts = heads >= few || work < 32 * worthwhile ? 1 : std::min(steps, (few + heads - 1) / heads);
     length = (steps + parts - 1) / parts * step;
     parts = (n + length - 1) / length;
     bundle = std::max<i64>(1, worthwhile / work);

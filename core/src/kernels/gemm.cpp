@@ -13,33 +13,45 @@ const void* at(const void* p, i64 elements, DType dtype) {
 }
 void* at(void* p, i64 elements, DType dtype) { return static_cast<char*>(p) + elements * size_of(dtype); }
 
-constexpr i64 small = 1 << 18;  // multiplications that are worth a piece
+constexpr i64 small = 1 << 17;  // multiplications that are worth sharing among threads
 
-// One large product: the threads pack a block of B together, and then multiply bundles of rows with it.
+// One large product: the threads pack B together, as many whole columns as fit a bound, and then multiply bundles of
+// rows with it. A bundle goes through all of k before it leaves a block of columns of C, which so stays near.
 void large(const Table& t, DType dtype, const Gemm& g) {
   const GemmBlocks blocks = t.gemm_blocks(dtype);
   const i64 panel = blocks.tile_cols;
-  const i64 width = std::min(blocks.cols, (g.n + panel - 1) / panel * panel);
-  const i64 depth = std::min(blocks.k, g.k);
-  char* packed = static_cast<char*>(scratch(3, static_cast<std::size_t>(width * depth * size_of(dtype))));
+  constexpr i64 most_packed = i64{1} << 20;  // elements
+  const i64 all = (g.n + panel - 1) / panel * panel;
+  const i64 width = std::min(all, std::max<i64>(1, most_packed / g.k / blocks.cols) * blocks.cols);
+  char* packed = static_cast<char*>(scratch(3, static_cast<std::size_t>(width * g.k * size_of(dtype))));
+  const i64 deep = (g.k + blocks.k - 1) / blocks.k;
+  // As many rows as let a panel of B, once it is in the first cache, meet several tiles of A; but enough pieces to keep
+  // all threads busy to the end. Where rows of A are neighbours in memory, each cache line holds several of them, so
+  // that few would read most of it in vain.
+  constexpr i64 most_tiles = 8;
+  const i64 pieces = g.a_col == 1 ? 32 : 16;
+  const i64 tiles = (g.m + pieces * blocks.tile_rows - 1) / (pieces * blocks.tile_rows);
+  const i64 rows = std::min(most_tiles, tiles) * blocks.tile_rows;
   for (i64 j0 = 0; j0 < g.n; j0 += width) {
-    const i64 j1 = std::min(g.n, j0 + width);
-    for (i64 p0 = 0; p0 < g.k; p0 += depth) {
-      const i64 k = std::min(depth, g.k - p0);
-      const i64 columns = (piece / k + panel) / panel * panel;  // of a piece of packing
-      parallel((j1 - j0 + columns - 1) / columns, [&](i64 i) {
-        const i64 from = j0 + i * columns;
-        t.gemm_pack(dtype, g, p0, k, from, std::min(j1, from + columns), packed + i * columns * k * size_of(dtype));
-      });
-      // As many rows as let a panel of B, once it is in the first cache, meet several tiles of A; but enough pieces
-      // to keep all threads busy to the end.
-      constexpr i64 pieces = 32, most_tiles = 8;
-      const i64 tiles = (g.m + pieces * blocks.tile_rows - 1) / (pieces * blocks.tile_rows);
-      const i64 rows = std::min(most_tiles, tiles) * blocks.tile_rows;
-      parallel((g.m + rows - 1) / rows, [&](i64 i) {
-        t.gemm_multiply(dtype, g, p0, k, j0, j1, packed, i * rows, std::min(g.m, (i + 1) * rows));
-      });
-    }
+    const i64 j1 = std::min(g.n, j0 + width), columns = (j1 - j0 + panel - 1) / panel * panel;
+    // Block p of k begins at p0·columns; its panels follow one another.
+    const i64 step = std::max<i64>(1, piece / (std::min(g.k, blocks.k) * panel)) * panel;  // columns of a piece
+    const i64 steps = (columns + step - 1) / step;
+    parallel(deep * steps, [&](i64 i) {
+      const i64 p0 = i / steps * blocks.k, k = std::min(blocks.k, g.k - p0), from = i % steps * step;
+      t.gemm_pack(dtype, g, p0, k, j0 + from, std::min(j1, j0 + from + step),
+                  packed + (p0 * columns + from * k) * size_of(dtype));
+    });
+    parallel((g.m + rows - 1) / rows, [&](i64 i) {
+      for (i64 j = j0; j < j1; j += blocks.cols) {
+        for (i64 p0 = 0; p0 < g.k; p0 += blocks.k) {
+          const i64 k = std::min(blocks.k, g.k - p0);
+          t.gemm_multiply(dtype, g, p0, k, j, std::min(j1, j + blocks.cols),
+                          packed + (p0 * columns + (j - j0) * k) * size_of(dtype), i * rows,
+                          std::min(g.m, (i + 1) * rows));
+        }
+      }
+    });
   }
 }
 
@@ -57,7 +69,7 @@ void gemm(DType dtype, i64 batch, const Gemm& first, const i64* a_offsets, const
   };
   const i64 work = std::max<i64>(1, first.m * first.n * first.k);
   // A few large products are cut one by one; of many, or of small ones, each is done by one thread.
-  if (work > 2 * small && batch < 8 && first.m > 4 && first.n > 1) {
+  if (work > small && batch < 8 && first.m > 4 && first.n > 1) {
     for (i64 i = 0; i < batch; ++i) large(t, dtype, product(i));
     return;
   }

@@ -19,7 +19,7 @@ namespace {
 constexpr i64 block_k = 256;               // a panel of B, block_k × tile_cols, fits the first cache
 constexpr i64 block_rows = 8 * tile_rows;  // a block of A, block_rows × block_k, fits the second
 template <class T>
-constexpr i64 block_cols = 64 * tile_cols<T>;  // a block of B, block_k × block_cols, fits the third
+constexpr i64 block_cols = 32 * tile_cols<T>;  // a block of C, block_rows × block_cols, fits the second too
 
 template <class T>
 struct TileJob {
@@ -183,6 +183,7 @@ void pack_rows(i64 k, i64 rows, const T* a, i64 a_row, i64 a_col, T* out) {
     // Whole columns, which are runs: what a vector writes beyond its band's column is written over by the next one.
     for (i64 p = 0; p < k; ++p, a += a_col, out += tile_rows) {
       T* to = out;
+      __builtin_prefetch(a + 16 * a_col);
       for (i64 i = 0; i < rows; i += tile_rows, to += band)
         for (i64 r = 0; r < tile_rows && i + r < rows; r += w) store<T>(to + r, load_up_to(a + i + r, rows - i - r));
     }

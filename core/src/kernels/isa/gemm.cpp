@@ -120,6 +120,7 @@ void pack_panel(i64 k, i64 cols, const T* b, i64 b_row, i64 b_col, T* panel) {
   if (b_col == 1) {
     for (i64 p = 0; p < k; ++p, b += b_row, panel += nr) {
       if (cols == nr) {
+        __builtin_prefetch(b + 8 * b_row);  // the stride is too long for the processor to see
         for (int v = 0; v < tile_vectors; ++v) store<T>(panel + v * w, load(b + v * w));
       } else {
         for (i64 v = 0; v < nr; v += w) store<T>(panel + v, cols > v ? load_up_to(b + v, cols - v) : Vec<T>{});

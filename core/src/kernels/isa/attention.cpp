@@ -15,7 +15,8 @@
 namespace gradus::kernels::GRADUS_ISA_NS {
 namespace {
 
-constexpr i64 block_queries = 8 * tile_rows;
+constexpr i64 block_queries = 4 * tile_rows;
+constexpr i64 band_queries = 2 * block_queries;  // of backward, whose sums over queries want them longer
 constexpr i64 tile_keys = 96;  // whole panels, and whole tiles of Pᵀ, for every set and both types
 
 // This thread's working memory, handed out in pieces that start on a cache line.
@@ -185,7 +186,7 @@ class Field {
     return {space, row};
   }
   // For that, with what philox and whole vectors read or write beyond.
-  static constexpr i64 most_words = block_queries * tile_keys + 64;
+  static constexpr i64 most_words = band_queries * tile_keys + 64;
 
  private:
   DropoutField field_;
@@ -396,7 +397,7 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
   T* dq = static_cast<T*>(d.dq);
   const i64 tiles = up(h.keys, tile_keys) / tile_keys;
   const i64 depth = up(h.depth, nr), width = up(h.width, nr);
-  const i64 keys_most = up(least(tile_keys, j1 - j0), nr), m_most = least(block_queries, h.queries);
+  const i64 keys_most = up(least(tile_keys, j1 - j0), nr), m_most = least(band_queries, h.queries);
   const Field field(h);
 
   using S = Space;
@@ -434,8 +435,12 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
     T* const dv = static_cast<T*>(d.dv) + j * d.dv_row;
     i64 reached = 0;  // keys of which dK and dV hold something
     bool packed = false;
-    for (i64 i = 0; i < h.queries; i += block_queries) {
-      const SeenTile seen = h.tiles[i / block_queries * tiles + t];
+    for (i64 i = 0; i < h.queries; i += band_queries) {
+      SeenTile seen = h.tiles[i / block_queries * tiles + t];
+      if (i + block_queries < h.queries) {
+        const SeenTile below = h.tiles[(i / block_queries + 1) * tiles + t];
+        seen = {seen.end > below.end ? seen.end : below.end, seen.all && below.all && seen.end == below.end};
+      }
       if (seen.end == 0) continue;
       if (!packed) {
         const T* k = static_cast<const T*>(h.k) + j * h.k_row;
@@ -445,7 +450,7 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
         pack_panels(h.width, keys, static_cast<const T*>(h.v) + j * h.v_row, 1, h.v_row, vt_panels, nr * h.width);
         packed = true;
       }
-      const i64 m = least(block_queries, h.queries - i), n = seen.end;
+      const i64 m = least(band_queries, h.queries - i), n = seen.end;
       multiply(PanelProduct<T>{.m = m,
                                .n = up(n, w),
                                .k = h.depth,

@@ -17,7 +17,7 @@ namespace {
 
 constexpr i64 block_queries = 4 * tile_rows;
 constexpr i64 band_queries = 2 * block_queries;  // of backward, whose sums over queries want them longer
-constexpr i64 tile_keys = 96;  // whole panels, and whole tiles of Pᵀ, for every set and both types
+constexpr i64 tile_keys = 96;                    // whole panels, and whole tiles of Pᵀ, for every set and both types
 
 // This thread's working memory, handed out in pieces that start on a cache line.
 class Space {
@@ -63,6 +63,31 @@ GRADUS_INLINE void scaled_rows(i64 rows, i64 n, const T* x, i64 x_row, T scale, 
   for (i64 r = 0; r < rows; ++r, x += x_row, y += y_row)
     each_vector<T>(
         n, [&](i64 i, i64 count) GRADUS_INLINED { store_up_to<T>(y + i, load_up_to(x + i, count) * scale, count); });
+}
+
+template <class T>
+void clear(i64 rows, i64 n, T* x, i64 x_row) {
+  for (i64 r = 0; r < rows; ++r, x += x_row)
+    for (i64 c = 0; c < n; ++c) x[c] = 0;
+}
+
+// The right operand of products, row by row: packed, or read where it lies.
+template <class T>
+struct Rows {
+  const T* from;
+  i64 row, panel;
+};
+// Few rows are not worth packing, but only whole panels may be read: beyond the last column lies what is not ours.
+template <class T>
+GRADUS_INLINE bool in_place(i64 rows, i64 columns) {
+  return rows <= 16 && columns % tile_cols<T> == 0;
+}
+template <class T>
+Rows<T> as_panels(i64 rows, i64 columns, const T* x, i64 x_row, T* panels) {
+  constexpr i64 nr = tile_cols<T>;
+  if (in_place<T>(rows, columns)) return {x, x_row, nr};
+  pack_panels(rows, columns, x, x_row, 1, panels, nr * rows);
+  return {panels, nr, nr * rows};
 }
 
 // ---- what is hidden
@@ -268,7 +293,7 @@ bool attention_of(const AttentionHead& h, i64 i0, i64 i1, void* y_, i64 y_row, v
   T* const scores = space.take<T>(m_most * s_row);  // of the visible tiles, side by side
   std::uint32_t* const words = field.none() ? nullptr : space.take<std::uint32_t>(Field::most_words);
   pack_panels(h.depth, h.keys, static_cast<const T*>(h.k), 1, h.k_row, k_panels, nr * h.depth);
-  pack_panels(h.keys, h.width, static_cast<const T*>(h.v), h.v_row, 1, v_panels, nr * h.keys);
+  const Rows<T> v = as_panels(h.keys, h.width, static_cast<const T*>(h.v), h.v_row, v_panels);
 
   Finite<T> finite;
   for (i64 i = i0; i < i1; i += block_queries) {
@@ -337,9 +362,9 @@ bool attention_of(const AttentionHead& h, i64 i0, i64 i1, void* y_, i64 y_row, v
                                .a = run,
                                .a_row = s_row,
                                .a_col = 1,
-                               .b = v_panels + j * nr,
-                               .b_row = nr,
-                               .b_panel = nr * h.keys,
+                               .b = v.from + j * v.row,
+                               .b_row = v.row,
+                               .b_panel = v.panel,
                                .c = out,
                                .c_row = y_row,
                                .add = add});
@@ -417,15 +442,14 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
   std::uint32_t* const words = field.none() ? nullptr : space.take<std::uint32_t>(Field::most_words);
 
   scaled_rows(h.queries, h.depth, static_cast<const T*>(h.q), h.q_row, static_cast<T>(h.scale), q, h.depth);
-  pack_panels(h.queries, h.depth, q, h.depth, 1, q_panels, nr * h.queries);
-  pack_panels(h.queries, h.width, g, d.g_row, 1, g_panels, nr * h.queries);
+  const Rows<T> q_rows = as_panels(h.queries, h.depth, q, h.depth, q_panels);
+  const Rows<T> g_rows = as_panels(h.queries, h.width, g, d.g_row, g_panels);
   for (i64 i = 0; i < h.queries; ++i) {
     Sum sum;
     each_vector<T>(h.width, [&](i64 c, i64 count) GRADUS_INLINED {
       sum.add(load_up_to(g + i * d.g_row + c, count) * load_up_to(y + i * d.y_row + c, count));
     });
     sums[i] = static_cast<T>(sum.total());
-    for (i64 c = 0; c < h.depth; ++c) dq[i * d.dq_row + c] = 0;
   }
 
   Finite<T> finite;
@@ -441,7 +465,11 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
         const SeenTile below = h.tiles[(i / block_queries + 1) * tiles + t];
         seen = {seen.end > below.end ? seen.end : below.end, seen.all && below.all && seen.end == below.end};
       }
-      if (seen.end == 0) continue;
+      const i64 m = least(band_queries, h.queries - i), n = seen.end;
+      if (n == 0) {
+        if (j == j0) clear(m, h.depth, dq + i * d.dq_row, d.dq_row);
+        continue;
+      }
       if (!packed) {
         const T* k = static_cast<const T*>(h.k) + j * h.k_row;
         pack_panels(h.depth, keys, k, 1, h.k_row, kt_panels, nr * h.depth);
@@ -450,7 +478,6 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
         pack_panels(h.width, keys, static_cast<const T*>(h.v) + j * h.v_row, 1, h.v_row, vt_panels, nr * h.width);
         packed = true;
       }
-      const i64 m = least(band_queries, h.queries - i), n = seen.end;
       multiply(PanelProduct<T>{.m = m,
                                .n = up(n, w),
                                .k = h.depth,
@@ -487,16 +514,16 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
                  p + r * tile_keys, ds + r * tile_keys);
       }
       // Of the keys that this block sees, the first `reached` have sums to add to.
-      const auto onto = [&](const T* a, const T* panels, i64 columns, T* c, i64 c_row) {
+      const auto onto = [&](const T* a, const Rows<T>& b, i64 columns, T* c, i64 c_row) {
         PanelProduct<T> product{.m = 0,
                                 .n = columns,
                                 .k = m,
                                 .a = a,
                                 .a_row = 1,
                                 .a_col = tile_keys,
-                                .b = panels + i * nr,
-                                .b_row = nr,
-                                .b_panel = nr * h.queries,
+                                .b = b.from + i * b.row,
+                                .b_row = b.row,
+                                .b_panel = b.panel,
                                 .c = c,
                                 .c_row = c_row,
                                 .add = true};
@@ -510,8 +537,8 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
           multiply(product);
         }
       };
-      onto(p, g_panels, h.width, dv, d.dv_row);
-      onto(ds, q_panels, h.depth, dk, d.dk_row);
+      onto(p, g_rows, h.width, dv, d.dv_row);
+      onto(ds, q_rows, h.depth, dk, d.dk_row);
       reached = reached < n ? n : reached;
       multiply(PanelProduct<T>{.m = m,
                                .n = h.depth,
@@ -524,14 +551,12 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
                                .b_panel = nr * keys,
                                .c = dq + i * d.dq_row,
                                .c_row = d.dq_row,
-                               .add = true});
+                               .add = j > j0});
     }
     finite.look(reached, h.depth, dk, d.dk_row);
     finite.look(reached, h.width, dv, d.dv_row);
-    for (i64 r = reached; r < keys; ++r) {
-      for (i64 c = 0; c < h.depth; ++c) dk[r * d.dk_row + c] = 0;
-      for (i64 c = 0; c < h.width; ++c) dv[r * d.dv_row + c] = 0;
-    }
+    clear(keys - reached, h.depth, dk + reached * d.dk_row, d.dk_row);
+    clear(keys - reached, h.width, dv + reached * d.dv_row, d.dv_row);
   }
   finite.look(h.queries, h.depth, dq, d.dq_row);
   return finite.all();

@@ -247,8 +247,9 @@ void multiply_block(const PanelProduct<T>& g) {
 
 template <class T>
 void multiply_blocks(const PanelProduct<T>& product) {
+  if (product.k <= block_k) return multiply_block(product);
   PanelProduct<T> block = product;
-  for (i64 p0 = 0; p0 == 0 || p0 < product.k; p0 += block_k) {  // also for k = 0, which gives zeros
+  for (i64 p0 = 0; p0 < product.k; p0 += block_k) {
     block.k = product.k - p0 < block_k ? product.k - p0 : block_k;
     block.a = product.a + p0 * product.a_col;
     block.b = product.b + p0 * product.b_row;

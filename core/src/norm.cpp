@@ -3,6 +3,8 @@
 #include <gradus/norm.h>
 #include <gradus/reduce.h>
 
+#include <array>
+
 #include "internal.h"
 
 namespace gradus {
@@ -21,6 +23,29 @@ Normalized normalize(const Tensor& x, double eps) {
   const Tensor near = x - mean(x, {-1}, true), centered = near - mean(near, {-1}, true);
   const Tensor rstd = rsqrt(mean(square(centered), {-1}, true) + eps);
   return {centered * rstd, rstd};
+}
+
+/// By differentiable ops. γ may be undefined, for 1.
+std::array<Tensor, 3> composed_gradient(const Tensor& g, const Tensor& x, const Tensor& gamma, double eps) {
+  const auto [x_hat, rstd] = normalize(x, eps);
+  const Tensor h = gamma.defined() ? g * gamma : g;
+  const Shape params{x.size(-1)};
+  return {rstd * (h - mean(h, {-1}, true) - x_hat * mean(h * x_hat, {-1}, true)), sum_to(g * x_hat, params),
+          sum_to(g, params)};
+}
+
+/// By the kernel, which reads G and x once for all three.
+std::array<Tensor, 3> kernel_gradient(const Tensor& g, const Tensor& x, const Tensor& gamma, const Tensor& mean,
+                                      const Tensor& rstd, bool params) {
+  const Tensor upstream = packed(g), input = packed(x), scale = gamma.defined() ? packed(gamma) : gamma;
+  const std::int64_t n = x.size(-1);
+  const Tensor dx = detail::make(x.shape(), x.dtype()), dgamma = detail::make({n}, x.dtype()),
+               dbeta = detail::make({n}, x.dtype());
+  kernels::layer_norm_backward(x.dtype(), rstd.numel(), n, detail::pointer(upstream), detail::pointer(input),
+                               pointer_or_null(scale), detail::pointer(mean), detail::pointer(rstd),
+                               detail::mutable_pointer(dx), params ? detail::mutable_pointer(dgamma) : nullptr,
+                               params ? detail::mutable_pointer(dbeta) : nullptr);
+  return {dx, dgamma, dbeta};
 }
 
 }  // namespace
@@ -47,42 +72,14 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   kernels::layer_norm(x.dtype(), rows, n, detail::pointer(source), pointer_or_null(gamma), pointer_or_null(beta), eps,
                       detail::mutable_pointer(y), detail::mutable_pointer(mean), detail::mutable_pointer(rstd));
 
-  // Without a weight the formulas see an undefined γ, which stands for 1.
-  const auto dx = [eps, rows, n](const Tensor& g, const Tensor& X, const Tensor& mu, const Tensor& rs,
-                                 const Tensor& W) {
-    if (!grad_enabled()) {
-      const Tensor upstream = packed(g), input = packed(X), scale = W.defined() ? packed(W) : W;
-      Tensor result = detail::make(X.shape(), X.dtype());
-      kernels::layer_norm_backward(X.dtype(), rows, n, detail::pointer(upstream), detail::pointer(input),
-                                   pointer_or_null(scale), detail::pointer(mu), detail::pointer(rs),
-                                   detail::mutable_pointer(result));
-      return result;
-    }
-    const auto [x_hat, r] = normalize(X, eps);
-    const Tensor scaled = W.defined() ? g * W : g;
-    return r * (scaled - gradus::mean(scaled, {-1}, true) - x_hat * gradus::mean(scaled * x_hat, {-1}, true));
-  };
-  const auto dgamma = [eps, rows, n](const Tensor& g, const Tensor& X, const Tensor& mu, const Tensor& rs) {
-    if (grad_enabled()) return sum_to(g * normalize(X, eps).x_hat, {n});
-    const Tensor upstream = packed(g), input = packed(X);
-    Tensor result = detail::make({n}, X.dtype());
-    kernels::layer_norm_backward_params(X.dtype(), rows, n, detail::pointer(upstream), detail::pointer(input),
-                                        detail::pointer(mu), detail::pointer(rs), detail::mutable_pointer(result),
-                                        nullptr);
-    return result;
-  };
-  const auto dbeta = [n](const Tensor& g) { return sum_to(g, {n}); };
-
-  if (!weight.defined()) {
-    return record("layer_norm", y,
-                  wrt(x, saving(x, mean, rstd),
-                      [dx](const Tensor& g, const Tensor& X, const Tensor& mu, const Tensor& rs) {
-                        return dx(g, X, mu, rs, {});
-                      }),
-                  wrt(bias, dbeta));
-  }
-  return record("layer_norm", y, wrt(x, saving(x, mean, rstd, weight), dx), wrt(weight, saving(x, mean, rstd), dgamma),
-                wrt(bias, dbeta));
+  // Without a weight the formula sees an undefined γ, which stands for 1.
+  const bool params = weight.defined() || bias.defined();
+  return record_together(
+      "layer_norm", y, std::array{&x, &weight, &bias}, saving(x, weight, mean, rstd),
+      [eps, params](const Tensor& g, const Tensor& X, const Tensor& W, const Tensor& mu, const Tensor& rs) {
+        if (grad_enabled()) return composed_gradient(g, X, W, eps);
+        return kernel_gradient(g, X, W, mu, rs, params);
+      });
 }
 
 // Several dims are one, seen row-major.

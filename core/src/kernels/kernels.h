@@ -212,12 +212,10 @@ struct Table {
   // and its rstd.
   void (*layer_norm)(DType dtype, i64 rows, i64 n, const void* x, const void* gamma, const void* beta, double eps,
                      void* y, void* mean, void* rstd);
-  // dx = rstd·(g∘γ - mean(g∘γ) - x̂·mean(g∘γ∘x̂))
+  // dx = rstd·(g∘γ - mean(g∘γ) - x̂·mean(g∘γ∘x̂)), and added to n sums each: dgamma[i] += Σ g·x̂, dbeta[i] += Σ g over
+  // the rows. gamma may be null, and so may both sums.
   void (*layer_norm_backward)(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* gamma,
-                              const void* mean, const void* rstd, void* dx);
-  // dgamma[i] += Σ g·x̂, dbeta[i] += Σ g over rows; dbeta may be null.
-  void (*layer_norm_backward_params)(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* mean,
-                                     const void* rstd, double* dgamma, double* dbeta);
+                              const void* mean, const void* rstd, void* dx, double* dgamma, double* dbeta);
   // Per row r with target t = target[r]: loss[r] = w_t·(1-ε)·(lse - x_t) + ε/n·Σ_j w_j·(lse - x_j), lse = ln Σ eˣ; 0
   // where t is `ignore`. Two numbers a row are written into top_sum: max x and Σ e^(x - max x). weight (n numbers) may
   // be null for 1.
@@ -287,10 +285,9 @@ void log_softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const voi
 void logsumexp(DType dtype, i64 rows, i64 n, const void* x, void* y);
 void layer_norm(DType dtype, i64 rows, i64 n, const void* x, const void* gamma, const void* beta, double eps, void* y,
                 void* mean, void* rstd);
+/// dgamma and dbeta (n numbers each) may both be null.
 void layer_norm_backward(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* gamma,
-                         const void* mean, const void* rstd, void* dx);
-void layer_norm_backward_params(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* mean,
-                                const void* rstd, void* dgamma, void* dbeta);
+                         const void* mean, const void* rstd, void* dx, void* dgamma, void* dbeta);
 void cross_entropy(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore, double smoothing,
                    const void* weight, void* loss, double* top_sum);
 void cross_entropy_backward(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore,

@@ -101,22 +101,17 @@ void layer_norm(DType dtype, i64 rows, i64 n, const void* x, const void* gamma, 
 }
 
 void layer_norm_backward(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* gamma,
-                         const void* mean, const void* rstd, void* dx) {
-  for_rows(rows, n, [&](i64 r, i64 count) {
-    table().layer_norm_backward(dtype, count, n, at(g, r * n, dtype), at(x, r * n, dtype), gamma,
-                                at(mean, 2 * r, dtype), at(rstd, r, dtype), at(dx, r * n, dtype));
-  });
-}
-
-void layer_norm_backward_params(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* mean,
-                                const void* rstd, void* dgamma, void* dbeta) {
+                         const void* mean, const void* rstd, void* dx, void* dgamma, void* dbeta) {
   if (n == 0) return;
-  const double* sums = column_sums(rows, n, dbeta ? 2 * n : n, [&](i64 r, i64 count, double* to) {
-    table().layer_norm_backward_params(dtype, count, n, at(g, r * n, dtype), at(x, r * n, dtype),
-                                       at(mean, 2 * r, dtype), at(rstd, r, dtype), to, dbeta ? to + n : nullptr);
-  });
-  if (dgamma) store_sums(dtype, n, sums, dgamma);
-  if (dbeta) store_sums(dtype, n, sums + n, dbeta);
+  const auto part = [&](i64 r, i64 count, double* to) {
+    table().layer_norm_backward(dtype, count, n, at(g, r * n, dtype), at(x, r * n, dtype), gamma,
+                                at(mean, 2 * r, dtype), at(rstd, r, dtype), at(dx, r * n, dtype), to,
+                                to ? to + n : nullptr);
+  };
+  if (!dgamma) return for_rows(rows, n, [&](i64 r, i64 count) { part(r, count, nullptr); });
+  const double* sums = column_sums(rows, n, 2 * n, part);
+  store_sums(dtype, n, sums, dgamma);
+  store_sums(dtype, n, sums + n, dbeta);
 }
 
 void cross_entropy(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore, double smoothing,

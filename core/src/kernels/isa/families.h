@@ -50,9 +50,7 @@ void logsumexp(DType dtype, i64 rows, i64 n, const void* x, void* y);
 void layer_norm(DType dtype, i64 rows, i64 n, const void* x, const void* gamma, const void* beta, double eps, void* y,
                 void* mean, void* rstd);
 void layer_norm_backward(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* gamma,
-                         const void* mean, const void* rstd, void* dx);
-void layer_norm_backward_params(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* mean,
-                                const void* rstd, double* dgamma, double* dbeta);
+                         const void* mean, const void* rstd, void* dx, double* dgamma, double* dbeta);
 
 // cross_entropy.cpp
 void cross_entropy(DType dtype, i64 rows, i64 n, const void* x, const i64* target, i64 ignore, double smoothing,

@@ -103,70 +103,65 @@ void layer_norm_of(i64 rows, i64 n, const void* x_, const void* gamma_, const vo
   }
 }
 
-// dx = rstd·(h - mean(h) - x̂·mean(h∘x̂)) with h = g∘γ, x̂ = (x - mean)·rstd
+// dx = rstd·(h - mean(h) - x̂·mean(h∘x̂)) with h = g∘γ, x̂ = (x - mean)·rstd, and dγ += Σ g∘x̂, dβ += Σ g in double: for
+// `at_once` rows, so that a sum is loaded and stored once for them, and each row is read from the first cache the
+// second time.
+template <class T, int at_once>
+GRADUS_INLINE void backward_rows(i64 n, const T* g, const T* x, const T* gamma, const T* mean, const T* rstd, T* dx,
+                                 double* dgamma, double* dbeta) {
+  T mean_h[at_once], mean_dot[at_once];
+  for (int k = 0; k < at_once; ++k) {
+    const T *gr = g + k * n, *xr = x + k * n;
+    Sum sum, dot;
+    each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+      __builtin_prefetch(gr + i + at_once * n);  // the next rows, while these are worked on
+      __builtin_prefetch(xr + i + at_once * n);
+      Vec<T> h = load_up_to(gr + i, count, T(0));
+      if (gamma) h *= load_up_to(gamma + i, count, T(0));
+      sum.add(h);
+      dot.add(h * ((load_up_to(xr + i, count, T(0)) - mean[2 * k] - mean[2 * k + 1]) * rstd[k]));
+    });
+    mean_h[k] = static_cast<T>(sum.total() / static_cast<double>(n));
+    mean_dot[k] = static_cast<T>(dot.total() / static_cast<double>(n));
+  }
+  each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+    const Vec<T> scale = gamma ? load_up_to(gamma + i, count) : splat(T(1));
+    Sum dots, sums;
+    if (dgamma) {
+      dots = load_sum<T>(dgamma + i, count);
+      sums = load_sum<T>(dbeta + i, count);
+    }
+#pragma GCC unroll 4
+    for (int k = 0; k < at_once; ++k) {
+      const Vec<T> gv = load_up_to(g + k * n + i, count);
+      const Vec<T> normed = (load_up_to(x + k * n + i, count) - mean[2 * k] - mean[2 * k + 1]) * rstd[k];
+      store_up_to<T>(dx + k * n + i, (gv * scale - mean_h[k] - normed * mean_dot[k]) * rstd[k], count);
+      if (dgamma) {
+        dots.add(gv * normed);
+        sums.add(gv);
+      }
+    }
+    if (dgamma) {
+      store_sum<T>(dgamma + i, dots, count);
+      store_sum<T>(dbeta + i, sums, count);
+    }
+  });
+}
+
 template <class T>
 void layer_norm_backward_of(i64 rows, i64 n, const void* g_, const void* x_, const void* gamma_, const void* mean_,
-                            const void* rstd_, void* dx_) {
+                            const void* rstd_, void* dx_, double* dgamma, double* dbeta) {
   const T* g = static_cast<const T*>(g_);
   const T* x = static_cast<const T*>(x_);
   const T* gamma = static_cast<const T*>(gamma_);
-  const T* means = static_cast<const T*>(mean_);
-  const T* rstds = static_cast<const T*>(rstd_);
-  T* dx = static_cast<T*>(dx_);
-  for (i64 r = 0; r < rows; ++r, g += n, x += n, dx += n) {
-    const Mean<T> mean = {means[2 * r], means[2 * r + 1]};
-    const T rstd = rstds[r];
-    Sum sum, dot;
-    each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
-      Vec<T> h = load_up_to(g + i, count, T(0));
-      if (gamma) h *= load_up_to(gamma + i, count, T(0));
-      sum.add(h);
-      dot.add(h * ((load_up_to(x + i, count, T(0)) - mean.high - mean.low) * rstd));
-    });
-    const T mean_h = static_cast<T>(sum.total() / static_cast<double>(n));
-    const T mean_dot = static_cast<T>(dot.total() / static_cast<double>(n));
-    each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
-      Vec<T> h = load_up_to(g + i, count);
-      if (gamma) h *= load_up_to(gamma + i, count);
-      const Vec<T> normed = (load_up_to(x + i, count) - mean.high - mean.low) * rstd;
-      store_up_to<T>(dx + i, (h - mean_h - normed * mean_dot) * rstd, count);
-    });
-  }
-}
-
-// dγ += Σ g∘x̂ and dβ += Σ g over the rows, in double.
-template <class T, bool with_beta>
-void add_layer_norm_params(i64 rows, i64 n, const T* g, const T* x, const T* mean, const T* rstd, double* dgamma,
-                           [[maybe_unused]] double* dbeta) {
-  each_column_block<T>(rows, n, [&](i64 r, i64 some, i64 i, i64 count) GRADUS_INLINED {
-    const T* gp = g + r * n + i;
-    const T* xp = x + r * n + i;
-    Sum dot = load_sum<T>(dgamma + i, count), sum;
-    if constexpr (with_beta) sum = load_sum<T>(dbeta + i, count);
-#pragma GCC unroll 4
-    for (i64 k = 0; k < some; ++k) {
-      __builtin_prefetch(gp + (k + rows_at_once) * n);
-      __builtin_prefetch(xp + (k + rows_at_once) * n);
-      const Vec<T> gv = load_up_to(gp + k * n, count), xv = load_up_to(xp + k * n, count);
-      const T* m = mean + 2 * (r + k);
-      dot.add(gv * ((xv - m[0] - m[1]) * rstd[r + k]));
-      if constexpr (with_beta) sum.add(gv);
-    }
-    store_sum<T>(dgamma + i, dot, count);
-    if constexpr (with_beta) store_sum<T>(dbeta + i, sum, count);
-  });
-}
-template <class T>
-void layer_norm_backward_params_of(i64 rows, i64 n, const void* g_, const void* x_, const void* mean_,
-                                   const void* rstd_, double* dgamma, double* dbeta) {
-  const T* g = static_cast<const T*>(g_);
-  const T* x = static_cast<const T*>(x_);
   const T* mean = static_cast<const T*>(mean_);
   const T* rstd = static_cast<const T*>(rstd_);
-  if (dbeta)
-    add_layer_norm_params<T, true>(rows, n, g, x, mean, rstd, dgamma, dbeta);
-  else
-    add_layer_norm_params<T, false>(rows, n, g, x, mean, rstd, dgamma, dbeta);
+  T* dx = static_cast<T*>(dx_);
+  i64 r = 0;
+  for (; r + rows_at_once <= rows; r += rows_at_once)
+    backward_rows<T, rows_at_once>(n, g + r * n, x + r * n, gamma, mean + 2 * r, rstd + r, dx + r * n, dgamma, dbeta);
+  for (; r < rows; ++r)
+    backward_rows<T, 1>(n, g + r * n, x + r * n, gamma, mean + 2 * r, rstd + r, dx + r * n, dgamma, dbeta);
 }
 
 }  // namespace
@@ -177,13 +172,8 @@ void layer_norm(DType dtype, i64 rows, i64 n, const void* x, const void* gamma, 
 }
 
 void layer_norm_backward(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* gamma,
-                         const void* mean, const void* rstd, void* dx) {
-  GRADUS_FLOATS(layer_norm_backward_of, dtype, rows, n, g, x, gamma, mean, rstd, dx);
-}
-
-void layer_norm_backward_params(DType dtype, i64 rows, i64 n, const void* g, const void* x, const void* mean,
-                                const void* rstd, double* dgamma, double* dbeta) {
-  GRADUS_FLOATS(layer_norm_backward_params_of, dtype, rows, n, g, x, mean, rstd, dgamma, dbeta);
+                         const void* mean, const void* rstd, void* dx, double* dgamma, double* dbeta) {
+  GRADUS_FLOATS(layer_norm_backward_of, dtype, rows, n, g, x, gamma, mean, rstd, dx, dgamma, dbeta);
 }
 
 }  // namespace gradus::kernels::GRADUS_ISA_NS

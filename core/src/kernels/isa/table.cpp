@@ -52,7 +52,6 @@ const Table GRADUS_TABLE(GRADUS_ISA_NS) = {
     .logsumexp = GRADUS_ISA_NS::logsumexp,
     .layer_norm = GRADUS_ISA_NS::layer_norm,
     .layer_norm_backward = GRADUS_ISA_NS::layer_norm_backward,
-    .layer_norm_backward_params = GRADUS_ISA_NS::layer_norm_backward_params,
     .cross_entropy = GRADUS_ISA_NS::cross_entropy,
     .cross_entropy_backward = GRADUS_ISA_NS::cross_entropy_backward,
     .dropout = GRADUS_ISA_NS::dropout,

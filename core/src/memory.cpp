@@ -61,9 +61,9 @@ struct FreeBlock {
   FreeBlock* next;
 };
 
-// Small blocks: a list for each class and thread, without locks. Each list is bounded so that a huge graph, once freed,
-// goes back to the system.
-constexpr std::size_t small_list_bytes = std::size_t{8} << 20;
+// Small blocks: a list for each class and thread, without locks. What a thread keeps is bounded, so that a huge graph,
+// once freed, goes back to the system; a graph of 100,000 ops still fits.
+constexpr std::size_t small_bytes_kept = std::size_t{64} << 20;
 
 struct ThreadState;
 struct Registry {
@@ -79,7 +79,7 @@ Registry& registry() {
 
 struct ThreadState {
   std::array<FreeBlock*, small_classes> free{};
-  std::array<std::size_t, small_classes> length{};
+  std::size_t kept = 0;  // bytes in the lists
   // Written by this thread only, read by others: relaxed loads and stores are enough, and cheap.
   std::array<std::atomic<std::int64_t>, 3> counts{};
 
@@ -186,7 +186,7 @@ void* pool_allocate(std::size_t bytes) {
     const auto i = static_cast<std::size_t>(index);
     if (FreeBlock* block = state->free[i]) {
       state->free[i] = block->next;
-      --state->length[i];
+      state->kept -= class_size(index);
       return block;
     }
   }
@@ -200,9 +200,9 @@ void pool_free(void* block, std::size_t bytes) noexcept {
   if (index < small_classes) {
     ThreadState* state = thread_state();
     const auto i = static_cast<std::size_t>(index);
-    if (state && state->length[i] * class_size(index) < small_list_bytes) {
+    if (state && state->kept < small_bytes_kept) {
       state->free[i] = new (block) FreeBlock{state->free[i]};
-      ++state->length[i];
+      state->kept += class_size(index);
       return;
     }
   }

@@ -37,6 +37,11 @@ GRADUS_API Tensor attention_weights(const Tensor& query, const Tensor& key, cons
 /// attention_weights(Q, K)·V: value [..., Lk, dv] → [..., Lq, dv]. A query that may see nothing gives exactly 0 and
 /// sends exactly 0 back. dV = Pᵀ·G, dP = G·Vᵀ, then as above. (Vaswani et al. 2017;
 /// torch.nn.functional.scaled_dot_product_attention, whose fully hidden rows are NaN in some versions)
+///
+/// One op that never holds the [..., Lq, Lk] weights: it takes memory in proportion to Lq + Lk, skips tiles of weights
+/// in which nothing is seen, and draws dropout again in backward. Gradients of gradients (create_graph), a mask that
+/// requires a gradient or has leading dims of its own, and NaN or inf anywhere take the composed form, which holds the
+/// weights; both agree to rounding.
 GRADUS_API Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                                const AttentionOptions& options = {});
 

@@ -47,7 +47,8 @@ class GRADUS_API MultiHeadAttention : public Module {
   /// Error where the sizes or the mask do not fit, and for a mask of numbers below 0, which was made to be added.
   Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask = {}) const;
 
-  /// Whether calls keep their attention weights, with their history.
+  /// Whether calls keep their attention weights, with their history. Else the weights are never held as a tensor, and
+  /// memory grows with the length and not with its square (scaled_dot_product_attention).
   void keep_weights(bool keep = true);
   /// The weights [B, h, Lq, Lk] of the last call. Error where none were kept.
   const Tensor& weights() const;

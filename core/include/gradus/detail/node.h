@@ -58,9 +58,9 @@ struct GRADUS_API Node : Counted {
   Node* next_dead = nullptr;  // while waiting to be destroyed
 };
 
-/// A tensor (maybe undefined) kept for a gradient formula. It remembers the version of its memory: a later in-place change is an error.
-/// What requires a gradient is kept as an alias (same data and history, no grad of its own), again so that no cycle can
-/// form.
+/// A tensor (maybe undefined) kept for a gradient formula. It remembers the version of its memory: a later in-place
+/// change is an error. What requires a gradient is kept as an alias (same data and history, no grad of its own), again
+/// so that no cycle can form.
 class GRADUS_API Saved {
  public:
   explicit Saved(const Tensor& tensor);

@@ -206,7 +206,15 @@ TEST_CASE("NaN and infinities behind a mask reach nothing, through fused attenti
     compare(attend(true, true), attend(false, false), 1e-12);
     compare(attend(true, false), attend(false, false), 1e-12);
   }
-  // What is seen must show.
+  // What is seen must show, beside numbers to be added too.
+  for (const DType dtype : {Float32, Float64}) {
+    const Tensor q = test::f64({{nan_value}, {1}}).to(dtype), k = test::f64({{1}, {2}}).to(dtype);
+    for (const Tensor& mask : {zeros({2, 2}), test::f64({{0, -infinity}, {0, 0}})}) {
+      const Tensor y = scaled_dot_product_attention(q, k, k, {.mask = mask});
+      CHECK(test::any_nan(y.narrow(0, 0, 1)));
+      CHECK_FALSE(test::any_nan(y.narrow(0, 1, 1)));
+    }
+  }
   const Tensor x = test::f64({{1, nan_value}, {3, 4}});
   CHECK(test::any_nan(scaled_dot_product_attention(x, x, x)));
 }

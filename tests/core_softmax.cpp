@@ -148,3 +148,23 @@ TEST_CASE("tril and triu") {
   CHECK(same(tril(ones({2, 2, 2}, {.dtype = Int64})), tensor({{{1, 0}, {1, 1}}, {{1, 0}, {1, 1}}})));
   CHECK(same(tril(full({2, 2}, nan_value)), tensor({{nan_value, 0.0}, {nan_value, nan_value}})));
 }
+
+TEST_CASE("softmax of numbers that lie far apart is 1 and exactly 0") {
+  for (const DType dtype : {Float32, Float64}) {
+    const auto weights = [&](const NestedList& x) {
+      return softmax(tensor(x, {.dtype = dtype}), 0).to_vector<double>();
+    };
+    CHECK(weights({1.2345678e30, 1.11111e29, -1e30}) == std::vector<double>{1, 0, 0});
+    CHECK(weights({3e30, -7e29}) == std::vector<double>{1, 0});
+    CHECK(weights({-1e30, 1000, -1e30}) == std::vector<double>{0, 1, 0});
+    // Longer than what stays in registers, and a fill that masks.
+    std::vector<double> row(40, -1e9);
+    row[3] = 100.3;
+    const auto y = softmax(from_vector(row, {40}).to(dtype), 0).to_vector<double>();
+    for (std::size_t i = 0; i < y.size(); ++i) CHECK(y[i] == (i == 3 ? 1 : 0));
+    const auto three = weights({100.3, -1e9, 99});
+    CHECK(three[1] == 0);
+  }
+  CHECK(softmax(test::f64({.3e200, -.77777777777e200, .1111111e200}), 0).to_vector<double>() ==
+        std::vector<double>{1, 0, 0});
+}

@@ -7,14 +7,10 @@
 
 #include "kernels.h"
 #include "parallel.h"
+#include "typed.h"
 
 namespace gradus::kernels {
 namespace {
-
-const void* at(const void* p, i64 elements, DType dtype) {
-  return static_cast<const char*>(p) + elements * size_of(dtype);
-}
-void* at(void* p, i64 elements, DType dtype) { return static_cast<char*>(p) + elements * size_of(dtype); }
 
 /// One past the last key of [j0, j1) that the mask's row `row` shows, from j0 on; 0 where it shows none.
 i64 last_shown(const AttentionHead& h, DType dtype, i64 row, i64 j0, i64 j1) {

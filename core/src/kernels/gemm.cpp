@@ -4,14 +4,10 @@
 #include "kernels.h"
 #include "parallel.h"
 #include "scratch.h"
+#include "typed.h"
 
 namespace gradus::kernels {
 namespace {
-
-const void* at(const void* p, i64 elements, DType dtype) {
-  return static_cast<const char*>(p) + elements * size_of(dtype);
-}
-void* at(void* p, i64 elements, DType dtype) { return static_cast<char*>(p) + elements * size_of(dtype); }
 
 constexpr i64 small = 1 << 17;  // multiplications that are worth sharing among threads
 

@@ -11,11 +11,6 @@
 namespace gradus::kernels {
 namespace {
 
-const void* at(const void* p, i64 elements, DType dtype) {
-  return p ? static_cast<const char*>(p) + elements * size_of(dtype) : nullptr;
-}
-void* at(void* p, i64 elements, DType dtype) { return p ? static_cast<char*>(p) + elements * size_of(dtype) : nullptr; }
-
 // Calls f(first row, rows) for bundles of whole rows.
 template <class F>
 void for_rows(i64 rows, i64 n, F f) {

@@ -32,7 +32,7 @@ GemmBlocks gemm_blocks(DType dtype);
 void gemm_pack(DType dtype, const Gemm& g, i64 p0, i64 k, i64 j0, i64 j1, void* packed);
 void gemm_multiply(DType dtype, const Gemm& g, i64 p0, i64 k, i64 j0, i64 j1, const void* packed, i64 i0, i64 i1);
 
-// attention.cpp
+// attention.cpp, attention_backward.cpp
 AttentionBlocks attention_blocks();
 bool attention(DType dtype, const AttentionHead& head, i64 i0, i64 i1, void* y, i64 y_row, void* top_scale);
 bool attention_backward(DType dtype, const AttentionHead& head, const AttentionGradients& gradients, i64 j0, i64 j1);

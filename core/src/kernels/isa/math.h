@@ -1,6 +1,7 @@
 #pragma once
 // exp, log, sin, tanh and their family on vectors, right to a few units in the last place over the whole range:
-// infinities, NaN, subnormal numbers and both tails.
+// infinities, NaN, subnormal numbers and both tails. (But for the far left tail of gelu: 8 in Float32, and hundreds in
+// Float64 beyond -20, where erfc multiplies the rounding of its argument.)
 //
 // Each takes one vector or two side by side (two.h): V is either. The polynomials are those of S. Moshier's Cephes
 // library where nothing else is said.
@@ -101,12 +102,14 @@ template <class T, class V>
 GRADUS_INLINE V exp(V x) {
   return exp<T>(x, V{});
 }
-// e^(x - top). The difference goes to exp in two parts: rounded once, its own size would show in the result.
+// e^(x - top) for x ≤ top. The difference goes to exp in two parts: rounded once, its own size would show in the
+// result. Where the result is 0, the second part may be of any size (NaN for x = -inf), and is left out.
 template <class T>
 GRADUS_INLINE Vec<T> exp_of_difference(Vec<T> x, Vec<T> top) {
+  constexpr T lowest = sizeof(T) == 4 ? T(-104) : T(-746);
   const Vec<T> d = x - top, back = d - x;
   const Vec<T> low = (x - (d - back)) - (top + back);
-  return exp<T>(d, low == low ? low : Vec<T>{});  // of x = -inf the low part is NaN
+  return exp<T>(d, d > lowest ? low : Vec<T>{});
 }
 
 // ln(1 + r) for 1 + r in [√½, √2], less the leading r - r²/2.

@@ -1,0 +1,171 @@
+// The gradients of attention, tile by tile: the weights of a tile are computed anew from what forward kept of each
+// query.
+#include "attention.h"
+
+namespace gradus::kernels::GRADUS_ISA_NS {
+namespace {
+
+constexpr i64 band_queries = 2 * block_queries;  // longer than forward's, as the sums over queries want them
+
+// P and dP of a tile become what the products need: dropout(P) and dS = P∘(dropout(dP) - Σ P∘dropout(dP)).
+template <class T>
+struct TileRow {
+  T top, scale, sum;           // of this query: its largest score, 1/Σ e^(s - largest), Σ g∘y
+  const std::uint32_t* words;  // of dropout, or null
+  std::uint32_t threshold;
+  T kept;  // what is kept is multiplied by 1/(1-p)
+};
+template <class T>
+GRADUS_INLINE void weigh(i64 n, const TileRow<T>& row, T* s, T* d) {
+  constexpr i64 w = Lanes<T>::count;
+  for (i64 j = 0; j < n; j += w) {
+    const Vec<T> p = exp_of_negative<T>(load(s + j) - row.top) * row.scale;
+    Vec<T> dp = load(d + j), weight = p;
+    if (row.words) {
+      const auto drop = dropped<T>(row.words + j, row.threshold);
+      weight = drop ? Vec<T>{} : weight * row.kept;
+      dp = drop ? Vec<T>{} : dp * row.kept;
+    }
+    store<T>(s + j, weight);
+    store<T>(d + j, p * (dp - row.sum));
+  }
+}
+
+// With Q scaled: S = Q·Kᵀ, dV = Pᵀ·G, dP = G·Vᵀ, dS = P∘(dP - Σ P∘dP), dK = dSᵀ·Q, dQ = scale·dS·K. Σ P∘dP of a query
+// is Σ g∘y over its result: no second pass over the keys is needed for it.
+template <class T>
+bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, i64 j0, i64 j1) {
+  constexpr i64 nr = tile_cols<T>, w = Lanes<T>::count;
+  const T* g = static_cast<const T*>(d.g);
+  const T* y = static_cast<const T*>(d.y);
+  const T* top_scale = static_cast<const T*>(d.top_scale);
+  T* dq = static_cast<T*>(d.dq);
+  const i64 tiles = up(h.keys, tile_keys) / tile_keys;
+  const i64 depth = up(h.depth, nr), width = up(h.width, nr);
+  const i64 keys_most = up(least(tile_keys, j1 - j0), nr), m_most = least(band_queries, h.queries);
+  const Field field(h);
+
+  using S = Space;
+  Space space(S::bytes<T>(h.queries * h.depth) + S::bytes<T>(h.queries * depth + w) +
+              S::bytes<T>(h.queries * width + w) + S::bytes<T>(h.queries) + S::bytes<T>(keys_most * h.depth) +
+              S::bytes<T>(keys_most * depth + w) + S::bytes<T>(keys_most * h.width) +
+              2 * S::bytes<T>(m_most * tile_keys) + S::bytes<std::uint32_t>(field.none() ? 0 : Field::most_words));
+  T* const q = space.take<T>(h.queries * h.depth);
+  T* const q_panels = space.take<T>(h.queries * depth + w);
+  T* const g_panels = space.take<T>(h.queries * width + w);
+  T* const sums = space.take<T>(h.queries);
+  T* const kt_panels = space.take<T>(keys_most * h.depth);  // of this tile of keys, as are the next two
+  T* const k_panels = space.take<T>(keys_most * depth + w);
+  T* const vt_panels = space.take<T>(keys_most * h.width);
+  T* const p = space.take<T>(m_most * tile_keys);
+  T* const ds = space.take<T>(m_most * tile_keys);
+  std::uint32_t* const words = field.none() ? nullptr : space.take<std::uint32_t>(Field::most_words);
+
+  scaled_rows(h.queries, h.depth, static_cast<const T*>(h.q), h.q_row, static_cast<T>(h.scale), q, h.depth);
+  const Rows<T> q_rows = as_panels(h.queries, h.depth, q, h.depth, q_panels);
+  const Rows<T> g_rows = as_panels(h.queries, h.width, g, d.g_row, g_panels);
+  for (i64 i = 0; i < h.queries; ++i) {
+    Sum sum;
+    each_vector<T>(h.width, [&](i64 c, i64 count) GRADUS_INLINED {
+      sum.add(load_up_to(g + i * d.g_row + c, count) * load_up_to(y + i * d.y_row + c, count));
+    });
+    sums[i] = static_cast<T>(sum.total());
+  }
+
+  Finite<T> finite;
+  for (i64 j = j0; j < j1; j += tile_keys) {
+    const i64 keys = least(tile_keys, j1 - j), t = j / tile_keys;
+    T* const dk = static_cast<T*>(d.dk) + j * d.dk_row;
+    T* const dv = static_cast<T*>(d.dv) + j * d.dv_row;
+    i64 reached = 0;  // keys of which dK and dV hold something
+    bool packed = false;
+    for (i64 i = 0; i < h.queries; i += band_queries) {
+      SeenTile seen = h.tiles[i / block_queries * tiles + t];
+      if (i + block_queries < h.queries) {
+        const SeenTile below = h.tiles[(i / block_queries + 1) * tiles + t];
+        seen = {seen.end > below.end ? seen.end : below.end, seen.all && below.all && seen.end == below.end};
+      }
+      const i64 m = least(band_queries, h.queries - i), n = seen.end;
+      if (n == 0) {
+        if (j == j0) clear(m, h.depth, dq + i * d.dq_row, d.dq_row);
+        continue;
+      }
+      if (!packed) {
+        const T* k = static_cast<const T*>(h.k) + j * h.k_row;
+        pack_panels(h.depth, keys, k, 1, h.k_row, kt_panels, nr * h.depth);
+        pack_panels(keys, h.depth, k, h.k_row, 1, k_panels, nr * keys);
+        scaled_rows(1, keys * depth, k_panels, 0, static_cast<T>(h.scale), k_panels, 0);
+        pack_panels(h.width, keys, static_cast<const T*>(h.v) + j * h.v_row, 1, h.v_row, vt_panels, nr * h.width);
+        packed = true;
+      }
+      multiply_packed(m, up(n, w), h.depth, q + i * h.depth, h.depth, kt_panels, p, tile_keys);
+      if (!seen.all) hide(h, i, m, j, n, p, tile_keys);
+      multiply_packed(m, up(n, w), h.width, g + i * d.g_row, d.g_row, vt_panels, ds, tile_keys);
+      Drawn drawn{};
+      if (!field.none()) drawn = field.draw(i, m, j, n, words);
+      for (i64 r = 0; r < m; ++r) {
+        weigh<T>(n,
+                 {.top = top_scale[2 * (i + r)],
+                  .scale = top_scale[2 * (i + r) + 1],
+                  .sum = sums[i + r],
+                  .words = drawn.words ? drawn.words + r * drawn.row : nullptr,
+                  .threshold = field.threshold(),
+                  .kept = static_cast<T>(field.scale())},
+                 p + r * tile_keys, ds + r * tile_keys);
+      }
+      // Of the keys that this block sees, the first `reached` have sums to add to.
+      const auto onto = [&](const T* a, const Rows<T>& b, i64 columns, T* c, i64 c_row) {
+        PanelProduct<T> product{.m = 0,
+                                .n = columns,
+                                .k = m,
+                                .a = a,
+                                .a_row = 1,
+                                .a_col = tile_keys,
+                                .b = b.from + i * b.row,
+                                .b_row = b.row,
+                                .b_panel = b.panel,
+                                .c = c,
+                                .c_row = c_row,
+                                .add = true};
+        product.m = least(reached, n);
+        if (product.m > 0) multiply(product);
+        if (n > reached) {
+          product.m = n - reached;
+          product.a += reached;
+          product.c += reached * c_row;
+          product.add = false;
+          multiply(product);
+        }
+      };
+      onto(p, g_rows, h.width, dv, d.dv_row);
+      onto(ds, q_rows, h.depth, dk, d.dk_row);
+      reached = reached < n ? n : reached;
+      multiply(PanelProduct<T>{.m = m,
+                               .n = h.depth,
+                               .k = n,
+                               .a = ds,
+                               .a_row = tile_keys,
+                               .a_col = 1,
+                               .b = k_panels,
+                               .b_row = nr,
+                               .b_panel = nr * keys,
+                               .c = dq + i * d.dq_row,
+                               .c_row = d.dq_row,
+                               .add = j > j0});
+    }
+    finite.look(reached, h.depth, dk, d.dk_row);
+    finite.look(reached, h.width, dv, d.dv_row);
+    clear(keys - reached, h.depth, dk + reached * d.dk_row, d.dk_row);
+    clear(keys - reached, h.width, dv + reached * d.dv_row, d.dv_row);
+  }
+  finite.look(h.queries, h.depth, dq, d.dq_row);
+  return finite.all();
+}
+
+}  // namespace
+
+bool attention_backward(DType dtype, const AttentionHead& head, const AttentionGradients& gradients, i64 j0, i64 j1) {
+  return GRADUS_FLOATS(attention_backward_of, dtype, head, gradients, j0, j1);
+}
+
+}  // namespace gradus::kernels::GRADUS_ISA_NS

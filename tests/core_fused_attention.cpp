@@ -209,8 +209,8 @@ TEST_CASE("NaN and infinities behind a mask reach nothing, through fused attenti
   // What is seen must show, beside numbers to be added too.
   for (const DType dtype : {Float32, Float64}) {
     const Tensor q = test::f64({{nan_value}, {1}}).to(dtype), k = test::f64({{1}, {2}}).to(dtype);
-    for (const Tensor& mask : {zeros({2, 2}), test::f64({{0, -infinity}, {0, 0}})}) {
-      const Tensor y = scaled_dot_product_attention(q, k, k, {.mask = mask});
+    for (const Tensor& added : {zeros({2, 2}), test::f64({{0, -infinity}, {0, 0}})}) {
+      const Tensor y = scaled_dot_product_attention(q, k, k, {.mask = added});
       CHECK(test::any_nan(y.narrow(0, 0, 1)));
       CHECK_FALSE(test::any_nan(y.narrow(0, 1, 1)));
     }

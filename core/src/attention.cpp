@@ -155,8 +155,6 @@ Tensor with_batch(const Tensor& x, Shape batch) {
   return x.shape() == batch ? x : expand(x, batch);
 }
 
-Shape batch_of(const Tensor& x) { return Shape(x.shape().begin(), x.shape().end() - 2); }
-
 /// The fused form, or undefined where there is none for these operands: it takes neither a mask that learns or that
 /// brings leading dims of its own, nor NaN and infinities. `field` is drawn where the weights are dropped.
 Tensor fused(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options,
@@ -164,8 +162,8 @@ Tensor fused(const Tensor& query, const Tensor& key, const Tensor& value, const 
   constexpr double almost_all = 1 - 1e-9;
   if (!is_floating(query.dtype()) || key.dtype() != query.dtype() || value.dtype() != query.dtype()) return {};
   const double scale = scale_of(query, options, op);
-  const Shape batch = detail::broadcast_shapes(batch_of(query), batch_of(key), op);
-  if (!detail::broadcasts_to(batch_of(value), batch) || options.dropout_p > almost_all) return {};
+  const Shape batch = detail::broadcast_shapes(detail::batch_of(query), detail::batch_of(key), op);
+  if (!detail::broadcasts_to(detail::batch_of(value), batch) || options.dropout_p > almost_all) return {};
   const Tensor q = with_batch(query, batch), k = with_batch(key, batch), v = with_batch(value, batch);
   if (q.numel() == 0 || k.numel() == 0 || v.numel() == 0) return {};
   Tensor mask = options.mask;

@@ -35,8 +35,6 @@ Tensor make_in_order_of(const Tensor& x, const Shape& shape) {
   return make_view(make(shape, x.dtype()), shape, strides, 0);
 }
 
-Shape batch_of(const Tensor& x) { return Shape(x.shape().begin(), x.shape().end() - 2); }
-
 /// The job of the kernels, and the offsets that it points to.
 struct Job {
   std::vector<std::int64_t> q_at, k_at, v_at, mask_at;

@@ -53,14 +53,16 @@ Tensor split_heads(const Tensor& x, std::int64_t h) {
 /// [B, h, L, d] → [B, L, h·d]
 Tensor join_heads(const Tensor& x) { return x.transpose(1, 2).reshape({x.size(0), x.size(2), x.size(1) * x.size(3)}); }
 
+bool all_finite(const Tensor& x) {
+  const NoGradGuard guard;
+  return std::isfinite(sum(x).item());
+}
+
 /// x [B, L, d] with 0 in the rows that nobody sees, if x holds NaN or inf: the attention skips them, but the gradients
 /// of the linear maps before it would meet them as 0·NaN. seen is [B, h, Lq, Lk] (some of them 1); `others` are its
 /// dims that are not x's.
 Tensor without_hidden(const Tensor& x, const Tensor& seen, const Shape& others) {
-  {
-    const NoGradGuard guard;
-    if (std::isfinite(sum(x).item())) return x;
-  }
+  if (all_finite(x)) return x;
   return masked_fill(x, !amax(seen, others).unsqueeze(-1), 0);
 }
 
@@ -101,9 +103,12 @@ Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& key, co
   if (mask.defined()) {
     seen =
         as_bool(over_heads(mask, query.size(0), h_, query.size(1), key.size(1)), op);  // [B, h, Lq, Lk], some of them 1
-    from = without_hidden(query, seen, {1, 3});
-    to = without_hidden(key, seen, {1, 2});
-    what = value.is_same(key) ? to : without_hidden(value, seen, {1, 2});
+    // Mostly all three are one tensor, and one look at it is enough.
+    if (!(query.is_same(key) && value.is_same(key) && all_finite(query))) {
+      from = without_hidden(query, seen, {1, 3});
+      to = without_hidden(key, seen, {1, 2});
+      what = value.is_same(key) ? to : without_hidden(value, seen, {1, 2});
+    }
   }
   const Tensor q = split_heads(linears[0](from), h_);  // [B, h, Lq, d]
   const Tensor k = split_heads(linears[1](to), h_);    // [B, h, Lk, d]

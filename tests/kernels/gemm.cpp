@@ -70,6 +70,8 @@ TEST_CASE_TEMPLATE("kernels: matrix products", T, float, double) {
       check_gemm<T>(20, 16, 10, ta, tb, true, true, 37, 2);
       check_gemm<T>(128, 128, 32, ta, tb, false, false, 5);
     }
+  // So deep and wide that it is packed in several parts, both ways.
+  check_gemm<T>(7, 530, 5000, false, true, true, true);
 }
 
 TEST_CASE("kernels: a product passes NaN and infinity on, and takes any stride") {

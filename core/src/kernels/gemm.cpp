@@ -11,16 +11,17 @@ namespace {
 
 constexpr i64 small = 1 << 17;  // multiplications that are worth sharing among threads
 
-// One large product: the threads pack B together, as many whole columns as fit a bound, and then multiply bundles of
-// rows with it. A bundle goes through all of k before it leaves a block of columns of C, which so stays near.
+// One large product: the threads pack B together, as many whole columns as fit a bound (or a part of them, where k is
+// very long), and then multiply bundles of rows with it. A bundle goes through all that is packed of k before it leaves
+// a block of columns of C, which so stays near.
 void large(const Table& t, DType dtype, const Gemm& g) {
   const GemmBlocks blocks = t.gemm_blocks(dtype);
   const i64 panel = blocks.tile_cols;
   constexpr i64 most_packed = i64{1} << 20;  // elements
   const i64 all = (g.n + panel - 1) / panel * panel;
   const i64 width = std::min(all, std::max<i64>(1, most_packed / g.k / blocks.cols) * blocks.cols);
-  char* packed = static_cast<char*>(scratch(3, static_cast<std::size_t>(width * g.k * size_of(dtype))));
-  const i64 deep = (g.k + blocks.k - 1) / blocks.k;
+  const i64 depth = std::min(g.k, std::max<i64>(1, most_packed / width / blocks.k) * blocks.k);
+  char* packed = static_cast<char*>(scratch(3, static_cast<std::size_t>(width * depth * size_of(dtype))));
   // As many rows as let a panel of B, once it is in the first cache, meet several tiles of A; but enough pieces to keep
   // all threads busy to the end. Where rows of A are neighbours in memory, each cache line holds several of them, so
   // that few would read most of it in vain.
@@ -30,24 +31,27 @@ void large(const Table& t, DType dtype, const Gemm& g) {
   const i64 rows = std::min(most_tiles, tiles) * blocks.tile_rows;
   for (i64 j0 = 0; j0 < g.n; j0 += width) {
     const i64 j1 = std::min(g.n, j0 + width), columns = (j1 - j0 + panel - 1) / panel * panel;
-    // Block p of k begins at p0·columns; its panels follow one another.
-    const i64 step = std::max<i64>(1, piece / (std::min(g.k, blocks.k) * panel)) * panel;  // columns of a piece
-    const i64 steps = (columns + step - 1) / step;
-    parallel(deep * steps, [&](i64 i) {
-      const i64 p0 = i / steps * blocks.k, k = std::min(blocks.k, g.k - p0), from = i % steps * step;
-      t.gemm_pack(dtype, g, p0, k, j0 + from, std::min(j1, j0 + from + step),
-                  packed + (p0 * columns + from * k) * size_of(dtype));
-    });
-    parallel((g.m + rows - 1) / rows, [&](i64 i) {
-      for (i64 j = j0; j < j1; j += blocks.cols) {
-        for (i64 p0 = 0; p0 < g.k; p0 += blocks.k) {
-          const i64 k = std::min(blocks.k, g.k - p0);
-          t.gemm_multiply(dtype, g, p0, k, j, std::min(j1, j + blocks.cols),
-                          packed + (p0 * columns + (j - j0) * k) * size_of(dtype), i * rows,
-                          std::min(g.m, (i + 1) * rows));
+    for (i64 d0 = 0; d0 < g.k; d0 += depth) {
+      const i64 d1 = std::min(g.k, d0 + depth), deep = (d1 - d0 + blocks.k - 1) / blocks.k;
+      // The block of k from p0 on begins at (p0 - d0)·columns; its panels follow one another.
+      const i64 step = std::max<i64>(1, piece / (std::min(g.k, blocks.k) * panel)) * panel;  // columns of a piece
+      const i64 steps = (columns + step - 1) / step;
+      parallel(deep * steps, [&](i64 i) {
+        const i64 p0 = d0 + i / steps * blocks.k, k = std::min(blocks.k, d1 - p0), from = i % steps * step;
+        t.gemm_pack(dtype, g, p0, k, j0 + from, std::min(j1, j0 + from + step),
+                    packed + ((p0 - d0) * columns + from * k) * size_of(dtype));
+      });
+      parallel((g.m + rows - 1) / rows, [&](i64 i) {
+        for (i64 j = j0; j < j1; j += blocks.cols) {
+          for (i64 p0 = d0; p0 < d1; p0 += blocks.k) {
+            const i64 k = std::min(blocks.k, d1 - p0);
+            t.gemm_multiply(dtype, g, p0, k, j, std::min(j1, j + blocks.cols),
+                            packed + ((p0 - d0) * columns + (j - j0) * k) * size_of(dtype), i * rows,
+                            std::min(g.m, (i + 1) * rows));
+          }
         }
-      }
-    });
+      });
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 // What the files of this folder give to the table.
-#include "../kernels.h"
+#include "../table.h"
 
 namespace gradus::kernels::GRADUS_ISA_NS {
 

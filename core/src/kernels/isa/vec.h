@@ -6,10 +6,13 @@
 // objects of another instruction set. For the same reason nothing of the standard library is used in this folder.
 #include <cstdint>
 
-#include "../kernels.h"
+#include "../table.h"
 
-#if defined(__SSE2__)
+// <immintrin.h> has the instructions of every set, and takes the compiler longer than many a kernel.
+#if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
 #endif
 
 #define GRADUS_INLINE [[gnu::always_inline]] inline

@@ -1,6 +1,10 @@
 // The tape's nodes and what they save.
 #include <gradus/detail/node.h>
+#include <gradus/record.h>
 
+#include <algorithm>
+#include <memory>
+#include <new>
 #include <string_view>
 
 #include "internal.h"
@@ -41,9 +45,14 @@ void destroy(Node* node) { delete_in_turn(node); }
 
 // ---- saved tensors
 
-Saved::Saved(const Tensor& tensor)
-    : tensor_(tensor.defined() && tensor.requires_grad() ? alias(tensor, tensor.impl().node) : tensor),
-      version_(tensor.defined() ? tensor.impl().version() : 0) {}
+Saved::Saved(const Tensor& tensor, bool is_output)
+    : tensor_(tensor), version_(tensor.defined() ? tensor.impl().version() : 0), is_output_(is_output) {
+  if (is_output) {
+    tensor_ = alias(tensor, nullptr);
+  } else if (tensor.defined() && tensor.requires_grad()) {
+    tensor_ = alias(tensor, tensor.impl().node);
+  }
+}
 
 const Tensor& Saved::unpack(const Node& node) const {
   const std::uint32_t now = tensor_.defined() ? tensor_.impl().version() : 0;
@@ -55,11 +64,73 @@ const Tensor& Saved::unpack(const Node& node) const {
   return tensor_;
 }
 
-SavedOutput::SavedOutput(const Tensor& output) : data_(alias(output, nullptr)) {}
+const Tensor& SavedTensors::operator[](std::size_t i) {
+  const Tensor& tensor = saved_[i].unpack(node_);
+  if (!saved_[i].is_output() || !recording()) return tensor;
+  if (!output_.defined()) output_ = alias(tensor, Ref<Node>::share(&node_));
+  return output_;
+}
 
-Tensor SavedOutput::unpack(Node& node) const {
-  const Tensor& data = data_.unpack(node);
-  return recording() ? alias(data, Ref<Node>::share(&node)) : data;
+// ---- an op with one formula an input
+
+bool recording(std::span<const Rule> rules) {
+  return recording() && std::any_of(rules.begin(), rules.end(), [](const Rule& rule) { return wanted(*rule.input); });
+}
+
+std::vector<Node::SavedFor> RuleNode::saved() const {
+  std::vector<SavedFor> all;
+  for (std::size_t i = 0; i < inputs_; ++i)
+    for (const Saved& saved : slots_[i].saved) all.push_back({i, saved.peek(), saved.is_output()});
+  return all;
+}
+
+void RuleNode::gradients(const Tensor& g, std::span<Tensor> into, GradientBuffers* buffers) {
+  for (std::size_t i = 0; i < inputs_; ++i) {
+    const Slot& slot = slots_[i];
+    if (!slot.type) continue;
+    SavedTensors saved(*this, slot.saved);
+    if (buffers && slot.type->add_into) {
+      if (const Tensor* dx = buffers->of(i)) slot.type->add_into(slot.formula, *dx, g, saved);
+    } else {
+      into[i] = slot.type->gradient(slot.formula, g, saved);
+    }
+  }
+}
+
+void RuleNode::keep(std::span<const Rule> rules, const Tensor& output) {
+  std::byte* at = room_;
+  for (std::size_t i = 0; i < inputs_; ++i) {
+    const Rule& rule = rules[i];
+    if (!wanted(*rule.input)) continue;
+    Slot& slot = slots_[i];
+    edges_[i] = rule.input->impl().node;
+    // What is here by the time that a copy throws is released with the node.
+    Saved* const first = reinterpret_cast<Saved*>(at);
+    for (const Tensor* tensor : rule.saved) {
+      new (at) Saved(tensor ? *tensor : output, !tensor);
+      at += sizeof(Saved);
+      slot.saved = {first, slot.saved.size() + 1};
+    }
+    rule.type->copy(at, rule.formula);
+    slot.formula = at;
+    slot.type = rule.type;
+    at += rule.type->bytes;
+  }
+}
+
+void RuleNode::release_saved() {
+  for (std::size_t i = 0; i < inputs_; ++i) {
+    Slot& slot = slots_[i];
+    const Slot gone = std::exchange(slot, {});
+    if (gone.type) gone.type->destroy(gone.formula);
+    std::destroy(gone.saved.begin(), gone.saved.end());
+  }
+}
+
+void place(const Tensor& y, RuleNode* node, std::span<const Rule> rules) {
+  auto ref = Ref<Node>::adopt(node);
+  node->keep(rules, y);
+  y.impl().node = std::move(ref);
 }
 
 }  // namespace gradus::detail

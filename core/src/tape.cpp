@@ -41,7 +41,7 @@ TapeNode view_of(Node& node) {
   view.dtype = node.dtype;
   view.consumed = node.consumed;
   for (const Ref<Node>& edge : node.edges()) view.inputs.push_back(id_of(edge));
-  node.visit_saved([&](std::size_t slot, const Tensor& saved, bool is_output) {
+  for (const auto& [slot, saved, is_output] : node.saved()) {
     view.saved.push_back({.slot = slot,
                           .id = is_output ? node.order : id_of(saved.impl().node),
                           .is_output = is_output,
@@ -50,7 +50,7 @@ TapeNode view_of(Node& node) {
                           .bytes = saved.numel() * size_of(saved.dtype()),
                           .value = view_of(saved)});
     if (is_output) view.value = view.saved.back().value;
-  });
+  }
   const SpinGuard guard(node.lock);
   if (const TensorImpl* tensor = node.sink) {
     view.value = view_of(*tensor);

@@ -21,9 +21,10 @@
 #include <gradus/tensor.h>
 
 #include <array>
+#include <cstddef>
+#include <new>
 #include <optional>
-#include <tuple>
-#include <type_traits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -33,37 +34,41 @@ namespace gradus {
 struct OwnOutput {};
 inline constexpr OwnOutput output{};
 
-template <class... S>
+/// What a formula needs besides the upstream gradient; null stands for the op's own output.
+template <std::size_t n>
 struct Saving {
-  std::tuple<const S*...> tensors;
+  std::array<const Tensor*, n> tensors;
 };
+
+namespace detail {
+inline const Tensor* saved_source(const Tensor& tensor) { return &tensor; }
+inline const Tensor* saved_source(const OwnOutput&) { return nullptr; }
+}  // namespace detail
 
 /// The tensors (or `output`) that a formula needs besides the upstream gradient.
 template <class... S>
-Saving<S...> saving(const S&... tensors) {
-  return {{&tensors...}};
+Saving<sizeof...(S)> saving(const S&... tensors) {
+  return {{detail::saved_source(tensors)...}};
 }
 
-template <class F, class... S>
+template <class F, std::size_t n>
 struct Wrt {
   const Tensor& input;
-  Saving<S...> saved;
+  Saving<n> saved;
   F formula;
 };
 
 template <class F>
-Wrt<F> wrt(const Tensor& input, F formula) {
+Wrt<F, 0> wrt(const Tensor& input, F formula) {
   return {input, {}, std::move(formula)};
 }
-template <class F, class... S>
-Wrt<F, S...> wrt(const Tensor& input, Saving<S...> saved, F formula) {
+template <class F, std::size_t n>
+Wrt<F, n> wrt(const Tensor& input, Saving<n> saved, F formula) {
   return {input, saved, std::move(formula)};
 }
 
-template <class F, class A, class... S>
-struct WrtPart {
-  const Tensor& input;
-  Saving<S...> saved;
+template <class F, class A>
+struct PartFormula {
   F formula;
   A add;
 };
@@ -72,144 +77,168 @@ struct WrtPart {
 /// shape, is row-major, without history and seen by nobody else. It is called instead of the formula where the gradient
 /// need not be differentiable itself.
 template <class F, class A>
-WrtPart<F, A> wrt_part(const Tensor& input, F formula, A add) {
-  return {input, {}, std::move(formula), std::move(add)};
+Wrt<PartFormula<F, A>, 0> wrt_part(const Tensor& input, F formula, A add) {
+  return {input, {}, {std::move(formula), std::move(add)}};
 }
-template <class F, class A, class... S>
-WrtPart<F, A, S...> wrt_part(const Tensor& input, Saving<S...> saved, F formula, A add) {
-  return {input, saved, std::move(formula), std::move(add)};
+template <class F, class A, std::size_t n>
+Wrt<PartFormula<F, A>, n> wrt_part(const Tensor& input, Saving<n> saved, F formula, A add) {
+  return {input, saved, {std::move(formula), std::move(add)}};
 }
 
 namespace detail {
 
-template <class S>
-using SavedAs = std::conditional_t<std::is_same_v<S, OwnOutput>, SavedOutput, Saved>;
-
-inline const Tensor& saved_source(const Tensor* tensor, const Tensor&) { return *tensor; }
-inline const Tensor& saved_source(const OwnOutput*, const Tensor& output) { return output; }
-
-/// A formula with its saved tensors.
-template <class F, class... S>
-struct Formula {
-  Formula(const Wrt<F, S...>& w, const Tensor& output)
-      : saved(
-            std::apply([&](const S*... s) { return std::tuple<SavedAs<S>...>(SavedAs<S>(saved_source(s, output))...); },
-                       w.saved.tensors)),
-        formula(w.formula) {}
-  auto operator()(Node& node, const Tensor& g) const {
-    return std::apply([&](const auto&... s) { return formula(g, s.unpack(node)...); }, saved);
-  }
-  std::tuple<SavedAs<S>...> saved;
-  F formula;
+// Each formula is of a type of its own, and there is one for every input of every op. What they have in common is
+// written without their types (in node.cpp), so that the compiler makes no more than these few functions for each.
+struct FormulaType {
+  std::size_t bytes;  // what it takes in a node's room
+  Tensor (*gradient)(const void* formula, const Tensor& g, SavedTensors& saved);
+  void (*add_into)(const void* formula, const Tensor& dx, const Tensor& g, SavedTensors& saved);  // or null
+  void (*copy)(void* to, const void* formula);
+  void (*destroy)(void* formula);
 };
 
-/// The same with the way to add in place.
-template <class F, class A, class... S>
-struct PartFormula : Formula<F, S...> {
-  PartFormula(const WrtPart<F, A, S...>& w, const Tensor& output)
-      : Formula<F, S...>({w.input, w.saved, w.formula}, output), add(w.add) {}
-  void add_into(const Tensor& dx, Node& node, const Tensor& g) const {
-    std::apply([&](const auto&... s) { add(dx, g, s.unpack(node)...); }, this->saved);
-  }
-  A add;
-};
+constexpr std::size_t room_alignment = 16;
+constexpr std::size_t room_for(std::size_t bytes) {
+  return (bytes + room_alignment - 1) / room_alignment * room_alignment;
+}
 
+template <class F, std::size_t... I>
+Tensor call_formula(const void* formula, const Tensor& g, [[maybe_unused]] SavedTensors& saved) {
+  return (*static_cast<const F*>(formula))(g, saved[I]...);
+}
+template <class P, std::size_t... I>
+Tensor call_part_formula(const void* part, const Tensor& g, [[maybe_unused]] SavedTensors& saved) {
+  return static_cast<const P*>(part)->formula(g, saved[I]...);
+}
+template <class P, std::size_t... I>
+void call_part_add(const void* part, const Tensor& dx, const Tensor& g, [[maybe_unused]] SavedTensors& saved) {
+  static_cast<const P*>(part)->add(dx, g, saved[I]...);
+}
+template <class F>
+void copy_formula(void* to, const void* formula) {
+  static_assert(alignof(F) <= room_alignment);
+  new (to) F(*static_cast<const F*>(formula));
+}
+template <class F>
+void destroy_formula(void* formula) {
+  static_cast<F*>(formula)->~F();
+}
+
+template <class F, std::size_t... I>
+constexpr FormulaType type_of(const F*, std::index_sequence<I...>) {
+  return {room_for(sizeof(F)), call_formula<F, I...>, nullptr, copy_formula<F>, destroy_formula<F>};
+}
+template <class F, class A, std::size_t... I>
+constexpr FormulaType type_of(const PartFormula<F, A>*, std::index_sequence<I...>) {
+  using P = PartFormula<F, A>;
+  return {room_for(sizeof(P)), call_part_formula<P, I...>, call_part_add<P, I...>, copy_formula<P>, destroy_formula<P>};
+}
+template <class F, std::size_t n>
+inline constexpr FormulaType formula_type = type_of(static_cast<const F*>(nullptr), std::make_index_sequence<n>());
+
+/// A `wrt` whose types are forgotten.
+struct Rule {
+  const Tensor* input;
+  std::span<const Tensor* const> saved;  // as in Saving
+  const FormulaType* type;
+  const void* formula;
+};
+template <class F, std::size_t n>
+Rule rule_of(const Wrt<F, n>& w) {
+  return {&w.input, {w.saved.tensors.data(), n}, &formula_type<F, n>, &w.formula};
+}
 template <class W>
-struct FormulaOf;
-template <class F, class... S>
-struct FormulaOf<Wrt<F, S...>> {
-  using type = Formula<F, S...>;
-};
-template <class F, class A, class... S>
-struct FormulaOf<WrtPart<F, A, S...>> {
-  using type = PartFormula<F, A, S...>;
-};
+constexpr std::size_t rule_room = 0;
+template <class F, std::size_t n>
+constexpr std::size_t rule_room<Wrt<F, n>> = room_for(n * sizeof(Saved)) + room_for(sizeof(F));
 
 inline bool wanted(const Tensor& input) { return input.defined() && input.requires_grad(); }
+/// Whether an op with these rules has to be recorded.
+GRADUS_API bool recording(std::span<const Rule> rules);
 
-template <class... W>
-class OpNode final : public Node {
+/// The node of an op with a formula for each input, all but the room for them.
+class GRADUS_API RuleNode : public Node {
  public:
-  OpNode(const char* op_name, const Tensor& result, const W&... w) : Node(op_name, result) {
-    keep(result, std::index_sequence_for<W...>(), w...);
+  std::span<Ref<Node>> edges() final { return {edges_, inputs_}; }
+  void gradients(const Tensor& g, std::span<Tensor> into, GradientBuffers* buffers) final;
+  std::vector<SavedFor> saved() const final;
+  void release_saved() final;
+
+  /// Keeps the formulas, and what they need, for the inputs whose gradients are wanted.
+  void keep(std::span<const Rule> rules, const Tensor& output);
+
+ protected:
+  struct Slot {
+    const FormulaType* type = nullptr;  // null where no gradient is wanted, or none any more
+    void* formula = nullptr;
+    std::span<Saved> saved;
+  };
+  RuleNode(const char* op_name, const Tensor& result, std::size_t inputs, Ref<Node>* edges, Slot* slots,
+           std::byte* room)
+      : Node(op_name, result), inputs_(inputs), edges_(edges), slots_(slots), room_(room) {}
+
+ private:
+  std::size_t inputs_;
+  Ref<Node>* edges_;
+  Slot* slots_;
+  std::byte* room_;
+};
+
+template <std::size_t inputs, std::size_t bytes>
+class RuleNodeWithRoom final : public RuleNode {
+ public:
+  RuleNodeWithRoom(const char* op_name, const Tensor& result)
+      : RuleNode(op_name, result, inputs, edges_, slots_, room_) {}
+  ~RuleNodeWithRoom() override { release_saved(); }
+
+ private:
+  Ref<Node> edges_[inputs];
+  Slot slots_[inputs];
+  alignas(room_alignment) std::byte room_[bytes];
+};
+
+/// Gives y the node as its place in the history, with these rules.
+GRADUS_API void place(const Tensor& y, RuleNode* node, std::span<const Rule> rules);
+
+/// A node whose formula gives the gradients of all N inputs at once.
+template <std::size_t N, class F, std::size_t n>
+class TogetherNode final : public Node {
+ public:
+  TogetherNode(const char* op_name, const Tensor& result, const std::array<const Tensor*, N>& inputs,
+               const Saving<n>& saved, F formula)
+      : Node(op_name, result), formula_(std::move(formula)) {
+    for (std::size_t i = 0; i < N; ++i)
+      if (wanted(*inputs[i])) edges_[i] = inputs[i]->impl().node;
+    for (std::size_t i = 0; i < n; ++i)
+      saved_[i] = saved.tensors[i] ? Saved(*saved.tensors[i], false) : Saved(result, true);
   }
   std::span<Ref<Node>> edges() override { return edges_; }
-  void gradients(const Tensor& g, std::span<Tensor> into, GradientBuffers* buffers) override {
-    each([&](std::size_t i, auto& formula) {
-      if constexpr (requires { formula->add; }) {
-        if (buffers) {
-          if (const Tensor* dx = buffers->of(i)) formula->add_into(*dx, *this, g);
-          return;
-        }
-      }
-      into[i] = (*formula)(*this, g);
-    });
+  void gradients(const Tensor& g, std::span<Tensor> into, GradientBuffers* /*buffers*/) override {
+    std::array<Tensor, N> all = call(g, std::make_index_sequence<n>());
+    for (std::size_t i = 0; i < N; ++i)
+      if (edges_[i]) into[i] = std::move(all[i]);
   }
-  void visit_saved(const std::function<void(std::size_t, const Tensor&, bool)>& visit) const override {
-    const_cast<OpNode*>(this)->each([&](std::size_t i, auto& formula) {
-      std::apply(
-          [&](const auto&... s) { (visit(i, s.peek(), std::is_same_v<std::decay_t<decltype(s)>, SavedOutput>), ...); },
-          formula->saved);
-    });
+  std::vector<SavedFor> saved() const override {
+    std::vector<SavedFor> all;
+    for (const Saved& s : saved_)
+      if (s.peek().defined()) all.push_back({0, s.peek(), s.is_output()});
+    return all;
   }
   void release_saved() override {
-    each([](std::size_t, auto& formula) { formula.reset(); });
+    formula_.reset();
+    saved_.fill({});
   }
 
  private:
   template <std::size_t... I>
-  void keep(const Tensor& output, std::index_sequence<I...>, const W&... w) {
-    (
-        [&] {
-          if (!wanted(w.input)) return;
-          edges_[I] = w.input.impl().node;
-          std::get<I>(formulas_).emplace(w, output);
-        }(),
-        ...);
-  }
-  template <class Visit>
-  void each(Visit&& visit) {
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      ((std::get<I>(formulas_) ? visit(I, std::get<I>(formulas_)) : void()), ...);
-    }
-    (std::index_sequence_for<W...>());
+  std::array<Tensor, N> call(const Tensor& g, std::index_sequence<I...>) {
+    SavedTensors saved(*this, saved_);
+    return (*formula_)(g, saved[I]...);
   }
 
-  std::array<Ref<Node>, sizeof...(W)> edges_;
-  std::tuple<std::optional<typename FormulaOf<W>::type>...> formulas_;
-};
-
-/// A node whose formula gives the gradients of all N inputs at once.
-template <std::size_t N, class F, class... S>
-class TogetherNode final : public Node {
- public:
-  TogetherNode(const char* op_name, const Tensor& result, const std::array<const Tensor*, N>& inputs,
-               const Saving<S...>& saved, F formula)
-      : Node(op_name, result) {
-    for (std::size_t i = 0; i < N; ++i)
-      if (wanted(*inputs[i])) edges_[i] = inputs[i]->impl().node;
-    formula_.emplace(Wrt<F, S...>{*inputs[0], saved, std::move(formula)}, result);
-  }
-  std::span<Ref<Node>> edges() override { return edges_; }
-  void gradients(const Tensor& g, std::span<Tensor> into, GradientBuffers* /*buffers*/) override {
-    std::array<Tensor, N> all = (*formula_)(*this, g);
-    for (std::size_t i = 0; i < N; ++i)
-      if (edges_[i]) into[i] = std::move(all[i]);
-  }
-  void visit_saved(const std::function<void(std::size_t, const Tensor&, bool)>& visit) const override {
-    if (!formula_) return;
-    std::apply(
-        [&](const auto&... s) {
-          ((s.peek().defined() ? visit(0, s.peek(), std::is_same_v<std::decay_t<decltype(s)>, SavedOutput>) : void()),
-           ...);
-        },
-        formula_->saved);
-  }
-  void release_saved() override { formula_.reset(); }
-
- private:
   std::array<Ref<Node>, N> edges_;
-  std::optional<Formula<F, S...>> formula_;
+  std::array<Saved, n> saved_;
+  std::optional<F> formula_;
 };
 
 /// A node with any number of like inputs: formula(g, i) is the gradient for the i-th.
@@ -236,23 +265,23 @@ class ListNode final : public Node {
 /// Gives `y`, a fresh result of `op`, its place in the history: one `wrt` an input. Keeps nothing where gradients are
 /// off or no input requires one. `op` must outlive the tensor (a literal).
 template <class... W>
-Tensor record(const char* op, Tensor y, const W&... w) {
-  if (!detail::recording() || !(detail::wanted(w.input) || ...)) return y;
-  auto node = detail::Ref<detail::Node>::adopt(new detail::OpNode<W...>(op, y, w...));
-  y.impl().node = std::move(node);
+requires(sizeof...(W) > 0) Tensor record(const char* op, Tensor y, const W&... w) {
+  const detail::Rule rules[] = {detail::rule_of(w)...};
+  if (detail::recording(rules))
+    detail::place(y, new detail::RuleNodeWithRoom<sizeof...(W), (detail::rule_room<W> + ...)>(op, y), rules);
   return y;
 }
 
 /// The same for ops whose gradients are formed together: formula(g, saved…) returns a std::array with one for each of
 /// the `inputs`. A tensor in the saving list may be undefined, and comes back so.
-template <std::size_t N, class F, class... S>
-Tensor record_together(const char* op, Tensor y, const std::array<const Tensor*, N>& inputs, const Saving<S...>& saved,
+template <std::size_t N, class F, std::size_t n>
+Tensor record_together(const char* op, Tensor y, const std::array<const Tensor*, N>& inputs, const Saving<n>& saved,
                        F formula) {
   if (!detail::recording()) return y;
   for (const Tensor* input : inputs) {
     if (!detail::wanted(*input)) continue;
-    y.impl().node = detail::Ref<detail::Node>::adopt(
-        new detail::TogetherNode<N, F, S...>(op, y, inputs, saved, std::move(formula)));
+    y.impl().node =
+        detail::Ref<detail::Node>::adopt(new detail::TogetherNode<N, F, n>(op, y, inputs, saved, std::move(formula)));
     break;
   }
   return y;

@@ -36,8 +36,13 @@ struct GRADUS_API Node : Counted {
   /// into[i] = the gradient for slot i, for every slot with an edge, given the complete gradient of the output. Where
   /// there are buffers (not null), a slot may add to its own instead and leave into[i] undefined.
   virtual void gradients(const Tensor& /*g*/, std::span<Tensor> /*into*/, GradientBuffers* /*buffers*/) {}
-  /// Calls visit(slot, saved, whether it is the op's own output) for each tensor saved for the slot's formula.
-  virtual void visit_saved(const std::function<void(std::size_t, const Tensor&, bool)>& /*visit*/) const {}
+  struct SavedFor {
+    std::size_t slot;
+    Tensor tensor;
+    bool is_output;  // the op's own
+  };
+  /// The tensors saved for the slots' formulas.
+  virtual std::vector<SavedFor> saved() const { return {}; }
   /// Forgets the saved tensors.
   virtual void release_saved() {}
 
@@ -60,28 +65,32 @@ struct GRADUS_API Node : Counted {
 
 /// A tensor (maybe undefined) kept for a gradient formula. It remembers the version of its memory: a later in-place
 /// change is an error. What requires a gradient is kept as an alias (same data and history, no grad of its own), again
-/// so that no cycle can form.
+/// so that no cycle can form; the op's own output is kept without its place in the history, which would be a cycle too.
 class GRADUS_API Saved {
  public:
-  explicit Saved(const Tensor& tensor);
+  Saved() = default;
+  Saved(const Tensor& tensor, bool is_output);
   /// The tensor, for node's formula. Error where its memory was changed since.
   const Tensor& unpack(const Node& node) const;
   const Tensor& peek() const { return tensor_; }
+  bool is_output() const { return is_output_; }
 
  private:
   Tensor tensor_;
-  std::uint32_t version_;
+  std::uint32_t version_ = 0;
+  bool is_output_ = false;
 };
 
-/// The op's own output, kept without its place in the history (that would be a cycle) and given it back on use.
-class GRADUS_API SavedOutput {
+/// The saved tensors as a formula of `node` sees them: its own output has its place in the history again.
+class GRADUS_API SavedTensors {
  public:
-  explicit SavedOutput(const Tensor& output);
-  Tensor unpack(Node& node) const;
-  const Tensor& peek() const { return data_.peek(); }
+  SavedTensors(Node& node, std::span<const Saved> saved) : node_(node), saved_(saved) {}
+  const Tensor& operator[](std::size_t i);
 
  private:
-  Saved data_;
+  Node& node_;
+  std::span<const Saved> saved_;
+  Tensor output_;
 };
 
 /// Another handle object on the same data; with `node` as its place in the history.

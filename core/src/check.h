@@ -4,44 +4,57 @@
 #include <gradus/shape.h>
 #include <gradus/tensor.h>
 
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
 #include <string>
-#include <string_view>
-#include <type_traits>
 
 namespace gradus::detail {
 
-inline void append(std::string& text, std::string_view part) { text += part; }
-inline void append(std::string& text, const char* part) { text += part; }
-inline void append(std::string& text, const std::string& part) { text += part; }
-inline void append(std::string& text, const Shape& shape) { text += shape.str(); }
-inline void append(std::string& text, DType dtype) { text += gradus::name(dtype); }
-std::string number_text(double number);
-template <class T>
-requires std::is_arithmetic_v<T>
-void append(std::string& text, T number) {
-  if constexpr (std::is_floating_point_v<T>) {
-    text += number_text(number);
-  } else {
-    text += std::to_string(number);
-  }
-}
-
 /// "[2, 3]", or "'W' [2, 3]" of a tensor with a name.
 std::string describe(const Tensor& tensor);
-inline void append(std::string& text, const Tensor& tensor) { text += describe(tensor); }
+std::string number_text(double number);
+
+/// One part of an error's text. It becomes text where a check failed only, and then in one place for all types.
+class Part {
+ public:
+  Part(const char* text) : kind_(Kind::Text), text_(text) {}
+  Part(const std::string& text) : kind_(Kind::String), string_(&text) {}
+  Part(const Shape& shape) : kind_(Kind::Shape), shape_(&shape) {}
+  Part(DType dtype) : kind_(Kind::Text), text_(gradus::name(dtype)) {}
+  Part(const Tensor& tensor) : kind_(Kind::Tensor), tensor_(&tensor) {}
+  template <std::floating_point T>
+  Part(T number) : kind_(Kind::Floating), floating_(number) {}
+  template <std::signed_integral T>
+  Part(T number) : kind_(Kind::Signed), signed_(number) {}
+  template <std::unsigned_integral T>
+  Part(T number) : kind_(Kind::Unsigned), unsigned_(number) {}
+  void append_to(std::string& text) const;
+
+ private:
+  enum class Kind : std::uint8_t { Text, String, Shape, Tensor, Floating, Signed, Unsigned } kind_;
+  union {
+    const char* text_;
+    const std::string* string_;
+    const Shape* shape_;
+    const Tensor* tensor_;
+    double floating_;
+    std::int64_t signed_;
+    std::uint64_t unsigned_;
+  };
+};
+
+[[noreturn, gnu::cold]] void fail_with(const char* op, std::initializer_list<Part> parts);
 
 template <class... Parts>
-[[noreturn, gnu::cold, gnu::noinline]] void fail(const char* op, const Parts&... parts) {
-  std::string text = op;
-  text += ": ";
-  (append(text, parts), ...);
-  throw Error(text);
+[[noreturn]] void fail(const char* op, const Parts&... parts) {
+  fail_with(op, {Part(parts)...});
 }
 
 template <class... Parts>
 void check(bool condition, const char* op, const Parts&... parts) {
   if (!condition) [[unlikely]]
-    fail(op, parts...);
+    fail_with(op, {Part(parts)...});
 }
 
 /// Error unless the tensor is defined; `what` names the argument.

@@ -74,6 +74,39 @@ std::string describe(const Tensor& tensor) {
   return name.empty() ? tensor.shape().str() : "'" + name + "' " + tensor.shape().str();
 }
 
+void Part::append_to(std::string& text) const {
+  switch (kind_) {
+    case Kind::Text:
+      text += text_;
+      break;
+    case Kind::String:
+      text += *string_;
+      break;
+    case Kind::Shape:
+      text += shape_->str();
+      break;
+    case Kind::Tensor:
+      text += describe(*tensor_);
+      break;
+    case Kind::Floating:
+      text += number_text(floating_);
+      break;
+    case Kind::Signed:
+      text += std::to_string(signed_);
+      break;
+    case Kind::Unsigned:
+      text += std::to_string(unsigned_);
+      break;
+  }
+}
+
+void fail_with(const char* op, std::initializer_list<Part> parts) {
+  std::string text = op;
+  text += ": ";
+  for (const Part& part : parts) part.append_to(text);
+  throw Error(text);
+}
+
 std::int64_t wrap_dim(std::int64_t dim, std::int64_t rank, const char* op) {
   const std::int64_t dims = std::max<std::int64_t>(rank, 1);
   check(dim >= -dims && dim < dims, op, "dim ", dim, " is outside a tensor of rank ", rank, "; it must be in [", -dims,
@@ -298,7 +331,7 @@ void Tensor::retain_grad() const {
 
 Tensor Tensor::detach() const { return detail::alias(*this, nullptr); }
 
-HookId Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
+HookId Tensor::register_hook(Hook hook) const {
   check(requires_grad(), "register_hook", "the tensor does not require grad: ", *this);
   check(static_cast<bool>(hook), "register_hook", "the hook is empty");
   static std::atomic<HookId> next{1};

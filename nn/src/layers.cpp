@@ -78,11 +78,7 @@ Dropout::Dropout(double p) : p_(p) {
 }
 
 Tensor Dropout::operator()(const Tensor& x) const { return dropout(x, p_, training()); }
-std::string Dropout::extra() const {
-  std::string text;
-  gradus::detail::append(text, p_);
-  return "p=" + text;
-}
+std::string Dropout::extra() const { return "p=" + gradus::detail::number_text(p_); }
 
 Tensor ReLU::operator()(const Tensor& x) const { return relu(x); }
 

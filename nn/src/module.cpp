@@ -3,6 +3,7 @@
 #include <gradus/nn/module.h>
 
 #include <algorithm>
+#include <functional>
 #include <unordered_map>
 #include <unordered_set>
 

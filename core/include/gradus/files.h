@@ -5,7 +5,6 @@
 // in the middle leaves its temporary file, NAME.tmp-…, behind.)
 #include <gradus/tensor.h>
 
-#include <functional>
 #include <map>
 #include <string>
 

@@ -6,14 +6,16 @@
 #include <gradus/shape.h>
 
 #include <concepts>
-#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace gradus {
 
+class Hook;
 class Index;
 
 /// How to walk the graph; see Tensor::backward.
@@ -99,7 +101,7 @@ class GRADUS_API Tensor {
   /// Calls `hook` once per backward with the complete gradient of this tensor, before it is passed on or accumulated; a
   /// defined result (same shape) replaces it. Hooks run in the order they were registered. The gradient a hook is given
   /// may be held by others: changing it in place is an Error.
-  HookId register_hook(std::function<Tensor(const Tensor&)> hook) const;
+  HookId register_hook(Hook hook) const;
   void remove_hook(HookId id) const;
   /// Makes this tensor object, for every handle on it, stand on `data`'s elements, shape and dtype; its gradient is
   /// forgotten, its hooks stay. Leaves only. What was recorded before reaches it still, with the gradient at the old
@@ -246,6 +248,41 @@ class GRADUS_API Tensor {
   std::int64_t offset_of(const Shape& index) const;
 
   detail::Ref<detail::TensorImpl> impl_;
+};
+
+namespace detail {
+
+struct HookFunction : Counted {
+  virtual ~HookFunction() = default;
+  virtual Tensor call(const Tensor& gradient) = 0;
+};
+inline void destroy(HookFunction* function) { delete function; }
+
+}  // namespace detail
+
+/// What register_hook takes: any function that is called with a gradient (a const Tensor&) and returns a Tensor.
+/// Copies share it. (A std::function would bring <functional>, the heaviest header of all, into every source.)
+class Hook {
+ public:
+  Hook() = default;
+  template <class F>
+  requires std::is_invocable_r_v<Tensor, F&, const Tensor&> Hook(F function) {
+    // An empty std::function, or a null pointer, makes an empty hook.
+    if constexpr (std::is_pointer_v<F> || requires { function.operator bool(); })
+      if (!function) return;
+    struct Function final : detail::HookFunction {
+      explicit Function(F&& f_) : f(std::move(f_)) {}
+      Tensor call(const Tensor& gradient) override { return f(gradient); }
+      F f;
+    };
+    function_ = detail::Ref<detail::HookFunction>::adopt(new Function(std::move(function)));
+  }
+
+  explicit operator bool() const { return static_cast<bool>(function_); }
+  Tensor operator()(const Tensor& gradient) const { return function_->call(gradient); }
+
+ private:
+  detail::Ref<detail::HookFunction> function_;
 };
 
 extern template GRADUS_API std::vector<float> Tensor::to_vector<float>() const;

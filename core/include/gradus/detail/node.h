@@ -3,7 +3,6 @@
 #include <gradus/tensor.h>
 
 #include <atomic>
-#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -53,8 +52,7 @@ struct GRADUS_API Node : Counted {
   const bool leaf;
   bool consumed = false;
 
-  using Hook = std::pair<HookId, std::function<Tensor(const Tensor&)>>;
-  std::vector<Hook> hooks;
+  std::vector<std::pair<HookId, Hook>> hooks;
 
   /// The tensor whose grad is filled: a leaf, or a tensor with retain_grad. Not counted, so that a gradient with a
   /// history of its own makes no cycle; the tensor clears it when it dies. Guarded by `lock`.

@@ -3,7 +3,6 @@
 #include <gradus/tensor.h>
 
 #include <concepts>
-#include <functional>
 #include <iosfwd>
 #include <map>
 #include <string>

@@ -20,37 +20,46 @@ void detail::move_to(Tensor& x, const Ref<Node>& node) {
 
 namespace {
 
-/// What the op throws, in the words of its in-place form.
-template <class Op>
-Tensor in_words_of(const char* name, const Op& op) {
-  try {
-    return op();
-  } catch (const Error& error) {
-    const std::string in_place = name, plain = in_place.substr(0, in_place.size() - 1), text = error.what();
-    if (text.starts_with(in_place + ':')) throw;
-    throw Error(in_place + (text.starts_with(plain + ':') ? text.substr(plain.size()) : ": " + text));
-  }
+/// What an op threw, in the words of its in-place form.
+Error in_words_of(const std::string& in_place, const Error& error) {
+  const std::string plain = in_place.substr(0, in_place.size() - 1), text = error.what();
+  if (text.starts_with(in_place + ':')) return error;
+  return Error(in_place + (text.starts_with(plain + ':') ? text.substr(plain.size()) : ": " + text));
 }
 
-template <class Op>
-Tensor& assign(Tensor& x, const char* name, std::initializer_list<const Tensor*> sources, Op op) {
+/// Another handle on x's data for the op to see: if it saves x, the changed version will tell, and no cycle can form.
+Tensor before(Tensor& x, const char* name, std::initializer_list<const Tensor*> sources) {
   for (const Tensor* source : sources) check_defined(*source, name, "the other tensor");
   detail::check_in_place(x, name, sources);
-  // The op sees another handle on x's data: if it saves x, the changed version will tell, and no cycle can form.
-  const Tensor before = detail::alias(x, x.impl().node);
-  const Tensor value = in_words_of(name, [&] { return op(before); });
+  return detail::alias(x, x.impl().node);
+}
+
+/// x = value, with its history; `old` is what x was.
+void overwrite(Tensor& x, const char* name, const Tensor& old, const Tensor& value) {
   check(value.shape() == x.shape(), name, "the result ", value.shape(), " does not fit into ", x);
   check(promote(value.dtype(), x.dtype()) == x.dtype() || is_floating(x.dtype()), name, "a result of ", value.dtype(),
         " cannot be written into ", x.dtype(), " ", x, "; use the out-of-place op, or convert with to()");
   Tensor fitting = to(value, x.dtype());
   // y = c, whatever x was :  dx = 0
   if (grad_enabled() && x.requires_grad() && !fitting.requires_grad()) {
-    fitting = record("overwritten", detail::alias(fitting, nullptr),
-                     wrt(before, [](const Tensor& g) { return zeros_like(g); }));
+    fitting =
+        record("overwritten", detail::alias(fitting, nullptr), wrt(old, [](const Tensor& g) { return zeros_like(g); }));
   }
   detail::write(x, fitting);
   detail::bump_version(x);
   if (grad_enabled()) detail::move_to(x, fitting.impl().node);
+}
+
+template <class Op>
+Tensor& assign(Tensor& x, const char* name, std::initializer_list<const Tensor*> sources, Op op) {
+  const Tensor old = before(x, name, sources);
+  Tensor value;
+  try {
+    value = op(old);
+  } catch (const Error& error) {
+    throw in_words_of(name, error);
+  }
+  overwrite(x, name, old, value);
   return x;
 }
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #if defined(__SSE2__)
-#include <immintrin.h>
+#include <emmintrin.h>
 #endif
 
 namespace gradus {

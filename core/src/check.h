@@ -44,17 +44,17 @@ class Part {
   };
 };
 
-[[noreturn, gnu::cold]] void fail_with(const char* op, std::initializer_list<Part> parts);
+[[noreturn]] void fail_with(const char* op, std::initializer_list<Part> parts);
 
 template <class... Parts>
-[[noreturn]] void fail(const char* op, const Parts&... parts) {
+[[noreturn, gnu::cold, gnu::noinline]] void fail(const char* op, const Parts&... parts) {
   fail_with(op, {Part(parts)...});
 }
 
 template <class... Parts>
 void check(bool condition, const char* op, const Parts&... parts) {
   if (!condition) [[unlikely]]
-    fail_with(op, {Part(parts)...});
+    fail(op, parts...);
 }
 
 /// Error unless the tensor is defined; `what` names the argument.

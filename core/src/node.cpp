@@ -46,13 +46,11 @@ void destroy(Node* node) { delete_in_turn(node); }
 // ---- saved tensors
 
 Saved::Saved(const Tensor& tensor, bool is_output)
-    : tensor_(tensor), version_(tensor.defined() ? tensor.impl().version() : 0), is_output_(is_output) {
-  if (is_output) {
-    tensor_ = alias(tensor, nullptr);
-  } else if (tensor.defined() && tensor.requires_grad()) {
-    tensor_ = alias(tensor, tensor.impl().node);
-  }
-}
+    : tensor_(is_output                                    ? alias(tensor, nullptr)
+              : tensor.defined() && tensor.requires_grad() ? alias(tensor, tensor.impl().node)
+                                                           : tensor),
+      version_(tensor.defined() ? tensor.impl().version() : 0),
+      is_output_(is_output) {}
 
 const Tensor& Saved::unpack(const Node& node) const {
   const std::uint32_t now = tensor_.defined() ? tensor_.impl().version() : 0;

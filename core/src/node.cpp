@@ -3,7 +3,6 @@
 #include <gradus/record.h>
 
 #include <algorithm>
-#include <memory>
 #include <new>
 #include <string_view>
 
@@ -119,9 +118,9 @@ void RuleNode::keep(std::span<const Rule> rules, const Tensor& output) {
 void RuleNode::release_saved() {
   for (std::size_t i = 0; i < inputs_; ++i) {
     Slot& slot = slots_[i];
-    const Slot gone = std::exchange(slot, {});
-    if (gone.type) gone.type->destroy(gone.formula);
-    std::destroy(gone.saved.begin(), gone.saved.end());
+    if (slot.type && slot.type->destroy) slot.type->destroy(slot.formula);
+    slot.type = nullptr;
+    for (Saved& saved : std::exchange(slot.saved, {})) saved.~Saved();
   }
 }
 

@@ -25,6 +25,7 @@
 #include <new>
 #include <optional>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -94,7 +95,7 @@ struct FormulaType {
   Tensor (*gradient)(const void* formula, const Tensor& g, SavedTensors& saved);
   void (*add_into)(const void* formula, const Tensor& dx, const Tensor& g, SavedTensors& saved);  // or null
   void (*copy)(void* to, const void* formula);
-  void (*destroy)(void* formula);
+  void (*destroy)(void* formula);  // null where there is nothing to do
 };
 
 constexpr std::size_t room_alignment = 16;
@@ -120,18 +121,22 @@ void copy_formula(void* to, const void* formula) {
   new (to) F(*static_cast<const F*>(formula));
 }
 template <class F>
-void destroy_formula(void* formula) {
-  static_cast<F*>(formula)->~F();
+constexpr auto destroy_formula() -> void (*)(void*) {
+  if constexpr (std::is_trivially_destructible_v<F>)
+    return nullptr;
+  else
+    return [](void* formula) { static_cast<F*>(formula)->~F(); };
 }
 
 template <class F, std::size_t... I>
 constexpr FormulaType type_of(const F*, std::index_sequence<I...>) {
-  return {room_for(sizeof(F)), call_formula<F, I...>, nullptr, copy_formula<F>, destroy_formula<F>};
+  return {room_for(sizeof(F)), call_formula<F, I...>, nullptr, copy_formula<F>, destroy_formula<F>()};
 }
 template <class F, class A, std::size_t... I>
 constexpr FormulaType type_of(const PartFormula<F, A>*, std::index_sequence<I...>) {
   using P = PartFormula<F, A>;
-  return {room_for(sizeof(P)), call_part_formula<P, I...>, call_part_add<P, I...>, copy_formula<P>, destroy_formula<P>};
+  return {room_for(sizeof(P)), call_part_formula<P, I...>, call_part_add<P, I...>, copy_formula<P>,
+          destroy_formula<P>()};
 }
 template <class F, std::size_t n>
 inline constexpr FormulaType formula_type = type_of(static_cast<const F*>(nullptr), std::make_index_sequence<n>());

@@ -83,10 +83,14 @@ template <class From, class To>
 void cast_run(i64 n, const void* x_, i64 sx, void* y_, i64 sy, double, double) {
   const From* x = static_cast<const From*>(x_);
   To* y = static_cast<To*>(y_);
-  if (sx == 1 && sy == 1)
+  if (sx == 1 && sy == 1) {
     for (i64 i = 0; i < n; ++i) y[i] = converted<To>(x[i]);
-  else
+  } else if (sx == 0 && sy == 1) {
+    const To value = converted<To>(x[0]);
+    for (i64 i = 0; i < n; ++i) y[i] = value;
+  } else {
     for (i64 i = 0; i < n; ++i) y[i * sy] = converted<To>(x[i * sx]);
+  }
 }
 
 template <class From>

@@ -1,6 +1,8 @@
 // Kernels on rows: softmax, cross entropy, layer norm, and rows by index.
 #include <doctest/doctest.h>
 
+#include <gradus/threads.h>
+
 #include <cstdint>
 
 #include "numbers.h"
@@ -82,6 +84,25 @@ TEST_CASE_TEMPLATE("kernels: softmax, its logarithm and cross entropy", T, float
   CHECK(loss == 0);
   CHECK(top_sum[0] == 0);
   CHECK(top_sum[1] == 1);
+  // What is not finite stays in its row; only -inf beside a number is one.
+  const i64 n = 45;
+  x.assign(static_cast<std::size_t>(6 * n), T(0.5));
+  const auto put = [&](i64 row, T value) { x[static_cast<std::size_t>(row * n + 40)] = value; };
+  put(1, T(not_a_number)), put(3, T(infinity)), put(4, low);
+  std::fill_n(x.begin() + 2 * n, n, low);
+  std::vector<T> losses(6);
+  const std::vector<i64> first(6, 0);
+  std::vector<double> top_sums(12);
+  kernels::cross_entropy(dtype, 6, n, x.data(), first.data(), -1, 0, nullptr, losses.data(), top_sums.data());
+  for (const std::size_t r : {0, 5}) CHECK(losses[r] == doctest::Approx(std::log(45.0)));
+  for (const std::size_t r : {1, 2, 3}) CHECK(std::isnan(losses[r]));
+  CHECK(losses[4] == doctest::Approx(std::log(44.0)));
+  // Of an outcome that is nearly certain, what is left over keeps its digits.
+  std::fill(x.begin(), x.end(), T(-20));
+  for (i64 r = 0; r < 6; ++r) x[static_cast<std::size_t>(r * n)] = 0;
+  kernels::cross_entropy(dtype, 6, n, x.data(), first.data(), -1, 0, nullptr, losses.data(), top_sums.data());
+  const double rest = std::log1p(44 * std::exp(-20.0));
+  for (const T one : losses) CHECK(std::abs(static_cast<double>(one) - rest) <= 5e-7 * rest);
 }
 
 TEST_CASE_TEMPLATE("kernels: layer norm", T, float, double) {
@@ -145,21 +166,29 @@ TEST_CASE_TEMPLATE("kernels: layer norm", T, float, double) {
 }
 
 TEST_CASE("kernels: rows by index") {
-  const i64 rows = 1000, n = 70, of = 11;
-  const auto x = numbers<float>(of * n), g = numbers<float>(rows * n, 2);
+  const int threads_before = num_threads();
+  const i64 rows = 1000, of = 11;
   std::vector<i64> index;
   for (i64 r = 0; r < rows; ++r) index.push_back(r * r % of);
-  std::vector<float> y(static_cast<std::size_t>(rows * n)), sums(x.size(), 0.5f), expected = sums;
-  kernels::gather_rows(Float32, rows, n, x.data(), index.data(), y.data());
-  kernels::scatter_add_rows(Float32, rows, n, g.data(), index.data(), of, sums.data());
-  bool gathered = true;
-  for (i64 r = 0; r < rows; ++r)
-    for (i64 j = 0; j < n; ++j) {
-      const auto from = static_cast<std::size_t>(index[static_cast<std::size_t>(r)] * n + j),
-                 at = static_cast<std::size_t>(r * n + j);
-      gathered = gathered && y[at] == x[from];
-      expected[from] += g[at];
+  for (const i64 n : {2, 70, 1100}) {
+    const auto x = numbers<float>(of * n), g = numbers<float>(rows * n, 2);
+    std::vector<float> y(static_cast<std::size_t>(rows * n)), expected(x.size(), 0.5f);
+    kernels::gather_rows(Float32, rows, n, x.data(), index.data(), y.data());
+    bool gathered = true;
+    for (i64 r = 0; r < rows; ++r)
+      for (i64 j = 0; j < n; ++j) {
+        const auto from = static_cast<std::size_t>(index[static_cast<std::size_t>(r)] * n + j),
+                   at = static_cast<std::size_t>(r * n + j);
+        gathered = gathered && y[at] == x[from];
+        expected[from] += g[at];
+      }
+    CHECK(gathered);
+    for (const int threads : {1, 2, 3}) {
+      set_num_threads(threads);
+      std::vector<float> sums(x.size(), 0.5f);
+      kernels::scatter_add_rows(Float32, rows, n, g.data(), index.data(), of, sums.data());
+      CHECK(sums == expected);
     }
-  CHECK(gathered);
-  CHECK(sums == expected);
+    set_num_threads(threads_before);
+  }
 }

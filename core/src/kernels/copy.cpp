@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "parallel.h"
+#include "prefetch.h"
 
 namespace gradus::kernels {
 namespace {
@@ -13,10 +14,6 @@ template <class T>
 constexpr i64 block = 64 / sizeof(T);
 
 #if defined(__GNUC__)
-template <int write>
-inline void prefetch(const void* p) {
-  __builtin_prefetch(p, write);
-}
 // Vectors that every x86-64 and ARMv8 processor has; the compiler makes do elsewhere.
 typedef float Four __attribute__((vector_size(16)));
 typedef double Two __attribute__((vector_size(16)));
@@ -42,8 +39,6 @@ inline void transpose_square(const double* x, i64 x_row, double* y, i64 y_row) {
 template <class T>
 constexpr i64 square = 16 / sizeof(T);
 #else
-template <int write>
-inline void prefetch(const void*) {}
 template <class T>
 void transpose_square(const T* x, i64, T* y, i64) {
   *y = *x;

@@ -1,4 +1,6 @@
 // The kernels on rows and on plain runs, cut into pieces.
+#include <gradus/threads.h>
+
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -6,6 +8,7 @@
 #include "column_sums.h"
 #include "kernels.h"
 #include "parallel.h"
+#include "prefetch.h"
 #include "typed.h"
 
 namespace gradus::kernels {
@@ -158,7 +161,35 @@ void gather_rows(DType dtype, i64 rows, i64 n, const void* x, const i64* index, 
   });
 }
 
-// Pieces are spans of columns, so that each element of y gets its terms in the order of the rows of g.
+namespace {
+
+// The terms of the columns [first, first + count) of those rows of y whose number is `part` modulo `parts`.
+void scatter_add_part(DType dtype, i64 rows, i64 n, i64 first, i64 count, i64 part, i64 parts, const void* g,
+                      const i64* index, void* y) {
+  constexpr i64 step = 128;
+  const BinaryRun add = table().binary(Binary::Add, dtype);
+  const i64 line = 64 / size_of(dtype);
+  const auto next = [&](i64 r) {
+    while (r < rows && index[r] % parts != part) ++r;
+    return r;
+  };
+  for (i64 r = next(0), after = 0; r < rows; r = after) {
+    after = next(r + 1);
+    // In steps: the row to come, which the processor does not foresee, is asked for little by little.
+    for (i64 i = first; i < first + count; i += step) {
+      const i64 end = std::min(i + step, first + count);
+      for (i64 j = i; after < rows && j < end; j += line) prefetch<0>(at(g, after * n + j, dtype));
+      void* to = at(y, index[r] * n + i, dtype);
+      add(end - i, to, 1, at(g, r * n + i, dtype), 1, to, 1);
+    }
+  }
+}
+
+}  // namespace
+
+// Each element of y gets its terms in the order of the rows of g, whoever adds them up. One thread takes the rows as
+// they lie. Several share the rows of y among them, by turns, since neighbours in a table are often looked up equally
+// often, and each looks through all indices: that is little beside the sums where rows are long.
 void scatter_add_rows(DType dtype, i64 rows, i64 n, const void* g, const i64* index, i64 /*y_rows*/, void* y) {
   if (n == 1) {
     return with_type(dtype, [&]<class T>(T) {
@@ -166,12 +197,12 @@ void scatter_add_rows(DType dtype, i64 rows, i64 n, const void* g, const i64* in
         for (i64 r = 0; r < rows; ++r) static_cast<T*>(y)[index[r]] += static_cast<const T*>(g)[r];
     });
   }
-  const BinaryRun add = table().binary(Binary::Add, dtype);
-  for_spans(n, rows * n <= piece ? n : 64, [&](i64 i0, i64 i1) {
-    for (i64 r = 0; r < rows; ++r) {
-      void* to = at(y, index[r] * n + i0, dtype);
-      add(i1 - i0, to, 1, at(g, r * n + i0, dtype), 1, to, 1);
-    }
+  constexpr i64 columns = 512, most_parts = 16;
+  if (rows * n <= piece || num_threads() == 1) return scatter_add_part(dtype, rows, n, 0, n, 0, 1, g, index, y);
+  const i64 spans = (n + columns - 1) / columns, parts = std::clamp<i64>(n / 32, 1, most_parts);
+  parallel(parts * spans, [&](i64 i) {
+    const i64 first = i % spans * columns;
+    scatter_add_part(dtype, rows, n, first, std::min(columns, n - first), i / spans, parts, g, index, y);
   });
 }
 

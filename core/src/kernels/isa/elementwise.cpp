@@ -12,6 +12,10 @@ namespace {
 template <class T>
 constexpr i64 pair = 2 * Lanes<T>::count;
 
+// How fast a run reads: where an element takes long, the processor works on few of them at once and so asks for too few
+// lines of far memory. A long run of such an op asks for them itself; others would only lose by that.
+enum class Pace : bool { Fast, Slow };
+
 // Moves elements between strides 1 and `stride`.
 template <class T>
 [[gnu::noinline]] void gather(const T* x, i64 stride, i64 count, T* buffer) {
@@ -22,22 +26,30 @@ template <class T>
   for (i64 j = 0; j < count; ++j) y[j * stride] = buffer[j];
 }
 
-template <class T>
+template <class T, Pace pace>
 class Source {
  public:
-  GRADUS_INLINE Source(const void* p, i64 stride) : p_(static_cast<const T*>(p)), stride_(stride) {
+  // The places beyond a short run are none of its business.
+  GRADUS_INLINE Source(i64 n, const void* p, i64 stride)
+      : p_(static_cast<const T*>(p)), stride_(stride), ahead_(n > 2 * far ? far : 0) {
     if (stride == 0)
       for (T& x : buffer_) x = *p_;
   }
   GRADUS_INLINE Two<Vec<T>> at(i64 i, i64 count) {
-    if (stride_ == 1 && count == pair<T>) return load_two(p_ + i);
+    if (stride_ == 1 && count == pair<T>) {
+      if constexpr (pace == Pace::Slow)
+        for (i64 j = 0; j < pair<T>; j += line) __builtin_prefetch(p_ + i + ahead_ + j);
+      return load_two(p_ + i);
+    }
     if (stride_ != 0) gather(p_ + i * stride_, stride_, count, buffer_);
     return load_two(buffer_);
   }
 
  private:
+  static constexpr i64 line = 64 / sizeof(T), far = 32 * line;
+
   const T* p_;
-  i64 stride_;
+  i64 stride_, ahead_;
   alignas(64) T buffer_[pair<T>] = {};
 };
 
@@ -49,32 +61,32 @@ GRADUS_INLINE void put(T* y, i64 stride, i64 i, i64 count, Two<Vec<T>> v) {
   scatter(buffer, count, y + i * stride, stride);
 }
 
-template <class T, class Op>
+template <class T, Pace pace, class Op>
 void unary_run(i64 n, const void* x_, i64 sx, void* y, i64 sy, double p_, double q_) {
   const T p = static_cast<T>(p_), q = static_cast<T>(q_);
-  Source<T> x(x_, sx);
+  Source<T, pace> x(n, x_, sx);
   for (i64 i = 0; i < n; i += pair<T>) {
     const i64 count = n - i < pair<T> ? n - i : pair<T>;
     put<T>(static_cast<T*>(y), sy, i, count, Op{}(x.at(i, count), p, q));
   }
 }
 
-template <class T, class Op>
+template <class T, Pace pace, class Op>
 void binary_run(i64 n, const void* a_, i64 sa, const void* b_, i64 sb, void* y, i64 sy) {
-  Source<T> a(a_, sa), b(b_, sb);
+  Source<T, pace> a(n, a_, sa), b(n, b_, sb);
   for (i64 i = 0; i < n; i += pair<T>) {
     const i64 count = n - i < pair<T> ? n - i : pair<T>;
     put<T>(static_cast<T*>(y), sy, i, count, Op{}(a.at(i, count), b.at(i, count)));
   }
 }
 
-template <class T, class Op>
+template <class T, Pace pace, class Op>
 UnaryRun unary_of(Op) {
-  return unary_run<T, Op>;
+  return unary_run<T, pace, Op>;
 }
-template <class T, class Op>
+template <class T, Pace pace, class Op>
 BinaryRun binary_of(Op) {
-  return binary_run<T, Op>;
+  return binary_run<T, pace, Op>;
 }
 
 GRADUS_INLINE float pow_of(float x, float y) { return __builtin_powf(x, y); }
@@ -102,12 +114,19 @@ GRADUS_INLINE V clamp(V x, T low, T high) {
   return at_most(at_least(x, low), high);
 }
 
+// x·Φ(x): the tail is what is missing of x, or there of 0. (The formula gives NaN at -inf.)
+template <class T, class V>
+GRADUS_INLINE V gelu(V x) {
+  const Normal<V> at = normal<T>(x);
+  return at_least(x, T(0)) - max<T>(-x, at.size) * at.tail;
+}
+
 // The slopes below meet 0·inf at infinite x, where the function is flat or straight: x is clamped where that changes
 // nothing else.
 template <class T, class V>
 GRADUS_INLINE V gelu_slope(V x) {
   const Normal<V> at = normal<T>(x);
-  return at.distribution + clamp<T>(x, T(-40), T(40)) * at.density;
+  return select(x > T(0), T(1) - at.tail, at.tail) + clamp<T>(x, T(-40), T(40)) * at.density;
 }
 // s = sigmoid(2u): d(x·s)/dx = s + x·s·(1 - s)·2u'.
 template <class T, class V>
@@ -122,68 +141,70 @@ GRADUS_INLINE V silu_slope(V x) {
   return at.s * (T(1) + clamp<T>(x, T(-1e4), T(1e4)) * at.rest);
 }
 
-#define GRADUS_UNARY(...)                                                                                              \
-  unary_of<T>([]([[maybe_unused]] V x, [[maybe_unused]] T p, [[maybe_unused]] T q) __attribute__((always_inline))->V { \
-    return __VA_ARGS__;                                                                                                \
-  })
-#define GRADUS_BINARY(...) binary_of<T>([](V a, V b) __attribute__((always_inline))->V { return __VA_ARGS__; })
+#define GRADUS_UNARY(pace, ...)                                                                                \
+  unary_of<T, Pace::pace>(                                                                                     \
+      []([[maybe_unused]] V x, [[maybe_unused]] T p, [[maybe_unused]] T q) __attribute__((always_inline))->V { \
+        return __VA_ARGS__;                                                                                    \
+      })
+#define GRADUS_BINARY(pace, ...) \
+  binary_of<T, Pace::pace>([](V a, V b) __attribute__((always_inline))->V { return __VA_ARGS__; })
 
 template <class T>
 UnaryRun unary_float_of(Unary op) {
   using V = Two<Vec<T>>;
   switch (op) {
     case Unary::Copy:
-      return GRADUS_UNARY(x);
+      return GRADUS_UNARY(Fast, x);
     case Unary::Neg:
-      return GRADUS_UNARY(-x);
+      return GRADUS_UNARY(Fast, -x);
     case Unary::Abs:
-      return GRADUS_UNARY(abs<T>(x));
+      return GRADUS_UNARY(Fast, abs<T>(x));
     case Unary::Sign:
-      return GRADUS_UNARY(select(x > T(0), filled<V>(T(1)), select(x < T(0), filled<V>(T(-1)), x)));
+      return GRADUS_UNARY(Fast, select(x > T(0), filled<V>(T(1)), select(x < T(0), filled<V>(T(-1)), x)));
     case Unary::Exp:
-      return GRADUS_UNARY(exp<T>(x));
+      return GRADUS_UNARY(Slow, exp<T>(x));
     case Unary::Log:
-      return GRADUS_UNARY(log<T>(x));
+      return GRADUS_UNARY(Slow, log<T>(x));
     case Unary::Sqrt:
-      return GRADUS_UNARY(sqrt(x));
+      return GRADUS_UNARY(Fast, sqrt(x));
     case Unary::Rsqrt:
-      return GRADUS_UNARY(T(1) / sqrt(x));
+      return GRADUS_UNARY(Fast, T(1) / sqrt(x));
     case Unary::Square:
-      return GRADUS_UNARY(x * x);
+      return GRADUS_UNARY(Fast, x * x);
     case Unary::Reciprocal:
-      return GRADUS_UNARY(T(1) / x);
+      return GRADUS_UNARY(Fast, T(1) / x);
     case Unary::Sin:
-      return GRADUS_UNARY(sin<T>(x));
+      return GRADUS_UNARY(Slow, sin<T>(x));
     case Unary::Cos:
-      return GRADUS_UNARY(cos<T>(x));
+      return GRADUS_UNARY(Slow, cos<T>(x));
     case Unary::Tanh:
-      return GRADUS_UNARY(tanh<T>(x));
+      return GRADUS_UNARY(Slow, tanh<T>(x));
     case Unary::Sigmoid:
-      return GRADUS_UNARY(sigmoid<T>(x));
+      return GRADUS_UNARY(Slow, sigmoid<T>(x));
     case Unary::Relu:
-      return GRADUS_UNARY(select(x <= T(0), V{}, x));
+      return GRADUS_UNARY(Fast, select(x <= T(0), V{}, x));
     case Unary::Gelu:
-      return GRADUS_UNARY(x * normal<T>(x).distribution);
+      return GRADUS_UNARY(Slow, gelu<T>(x));
     case Unary::GeluTanh:
-      return GRADUS_UNARY(x * gelu_tanh_gate<T>(x));
+      return GRADUS_UNARY(Slow, x * gelu_tanh_gate<T>(x));
     case Unary::Silu:
-      return GRADUS_UNARY(x * sigmoid<T>(x));
+      return GRADUS_UNARY(Slow, x * sigmoid<T>(x));
     case Unary::Softplus:
-      return GRADUS_UNARY(max<T>(x, V{}) + log_plus_one<T>(exp_of_negative<T>(-abs<T>(x))));
+      return GRADUS_UNARY(Slow, max<T>(x, V{}) + log_plus_one<T>(exp_of_negative<T>(-abs<T>(x))));
     case Unary::AddScalar:
-      return GRADUS_UNARY(x + p);
+      return GRADUS_UNARY(Fast, x + p);
     case Unary::MulScalar:
-      return GRADUS_UNARY(x * p);
+      return GRADUS_UNARY(Fast, x * p);
     case Unary::DivScalar:
-      return GRADUS_UNARY(x / p);
+      return GRADUS_UNARY(Fast, x / p);
     case Unary::RSubScalar:
-      return GRADUS_UNARY(p - x);
+      return GRADUS_UNARY(Fast, p - x);
     case Unary::RDivScalar:
-      return GRADUS_UNARY(p / x);
+      return GRADUS_UNARY(Fast, p / x);
     case Unary::PowScalar:
-      return GRADUS_UNARY(power<T>(x, p));
+      return GRADUS_UNARY(Slow, power<T>(x, p));
     case Unary::Clamp:
-      return GRADUS_UNARY(clamp<T>(x, p, q));
+      return GRADUS_UNARY(Fast, clamp<T>(x, p, q));
   }
   return nullptr;
 }
@@ -193,31 +214,31 @@ BinaryRun binary_float_of(Binary op) {
   using V = Two<Vec<T>>;
   switch (op) {
     case Binary::Add:
-      return GRADUS_BINARY(a + b);
+      return GRADUS_BINARY(Fast, a + b);
     case Binary::Sub:
-      return GRADUS_BINARY(a - b);
+      return GRADUS_BINARY(Fast, a - b);
     case Binary::Mul:
-      return GRADUS_BINARY(a * b);
+      return GRADUS_BINARY(Fast, a * b);
     case Binary::Div:
-      return GRADUS_BINARY(a / b);
+      return GRADUS_BINARY(Fast, a / b);
     case Binary::Pow:
-      return GRADUS_BINARY({power_each<T>(a.a, b.a), power_each<T>(a.b, b.b)});
+      return GRADUS_BINARY(Slow, {power_each<T>(a.a, b.a), power_each<T>(a.b, b.b)});
     case Binary::Maximum:
-      return GRADUS_BINARY(select((a > b) | (a != a), a, b));  // NaN of either
+      return GRADUS_BINARY(Fast, select((a > b) | (a != a), a, b));  // NaN of either
     case Binary::Minimum:
-      return GRADUS_BINARY(select((a < b) | (a != a), a, b));
+      return GRADUS_BINARY(Fast, select((a < b) | (a != a), a, b));
     case Binary::TanhBackward:
-      return GRADUS_BINARY(a * (T(1) - b * b));
+      return GRADUS_BINARY(Fast, a * (T(1) - b * b));
     case Binary::SigmoidBackward:
-      return GRADUS_BINARY(a * (b * (T(1) - b)));
+      return GRADUS_BINARY(Fast, a * (b * (T(1) - b)));
     case Binary::ReluBackward:
-      return GRADUS_BINARY(select(b > T(0), a, V{}));
+      return GRADUS_BINARY(Fast, select(b > T(0), a, V{}));
     case Binary::GeluBackward:
-      return GRADUS_BINARY(a * gelu_slope<T>(b));
+      return GRADUS_BINARY(Slow, a * gelu_slope<T>(b));
     case Binary::GeluTanhBackward:
-      return GRADUS_BINARY(a * gelu_tanh_slope<T>(b));
+      return GRADUS_BINARY(Slow, a * gelu_tanh_slope<T>(b));
     case Binary::SiluBackward:
-      return GRADUS_BINARY(a * silu_slope<T>(b));
+      return GRADUS_BINARY(Slow, a * silu_slope<T>(b));
   }
   return nullptr;
 }

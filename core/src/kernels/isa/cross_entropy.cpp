@@ -11,19 +11,16 @@ namespace {
 template <class T>
 void cross_entropy_of(i64 rows, i64 n, const void* x_, const i64* target, i64 ignore, double smoothing,
                       const void* weight_, void* loss_, double* top_sum) {
-  const T* x = static_cast<const T*>(x_);
   const T* weight = static_cast<const T*>(weight_);
   T* loss = static_cast<T*>(loss_);
-  for (i64 r = 0; r < rows; ++r, x += n) {
-    const T top = row_max(n, x);
-    const double sum = sum_exp(n, x, top), log_sum = __builtin_log(sum);
+  each_exp_sum(rows, n, static_cast<const T*>(x_), [&](i64 r, ExpSum<T> of) GRADUS_INLINED {
+    const T top = of.top, *x = static_cast<const T*>(x_) + r * n;
     top_sum[2 * r] = static_cast<double>(top);
-    top_sum[2 * r + 1] = sum;
+    top_sum[2 * r + 1] = of.sum;
     const i64 t = target[r];
-    if (t == ignore) {
-      loss[r] = 0;
-      continue;
-    }
+    loss[r] = 0;
+    if (t == ignore) return;
+    const double log_sum = __builtin_log(of.sum);
     const double on_target = (weight ? static_cast<double>(weight[t]) : 1.0) * (1 - smoothing);
     double value = 0;
     if (on_target != 0) value = on_target * (static_cast<double>(top) - static_cast<double>(x[t]) + log_sum);
@@ -39,7 +36,7 @@ void cross_entropy_of(i64 rows, i64 n, const void* x_, const i64* target, i64 ig
       value += smoothing / static_cast<double>(n) * (below.total() + total * log_sum);
     }
     loss[r] = static_cast<T>(value);
-  }
+  });
 }
 
 // d loss/d x_j = w_t·(1-ε)·(p_j - [j = t]) + ε/n·(p_j·Σw - w_j) with p = e^(x - max x)/Σ e^(x - max x), times scale.
@@ -73,7 +70,9 @@ void cross_entropy_backward_of(i64 rows, i64 n, const void* x_, const i64* targe
     const T at_target =
         static_cast<T>((on_target * (power - sum) + each * s * (power * total_weight - w_target * sum)) / sum);
     each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
-      Vec<T> d = exp<T>(load_up_to(x + i, count) - top) * of_power;
+      __builtin_prefetch(x + n + i);  // the next row, while this one is worked on
+      __builtin_prefetch(dx + n + i, 1);
+      Vec<T> d = exp_of_negative<T>(load_up_to(x + i, count) - top) * of_power;
       if (smoothing != 0) d -= weight ? load_up_to(weight + i, count) * of_weight : splat(of_weight);
       store_up_to<T>(dx + i, d, count);
     });

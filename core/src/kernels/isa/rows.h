@@ -5,7 +5,34 @@
 namespace gradus::kernels::GRADUS_ISA_NS {
 namespace {
 
-// The largest element. A NaN may be passed over: it reaches the result through the sum of exponentials.
+// Σ e^(x - top) of a row, top being its largest element: NaN where that is infinite or a NaN is there. A NaN may be
+// passed over as top.
+template <class T>
+struct ExpSum {
+  T top;
+  double sum;
+};
+
+// Lane by lane, a sum of numbers from 0 to 1, and what its additions rounded off: together they are as good as a sum in
+// double, in half of its instructions. It starts at 1, which is the larger in each addition, so that next - sum is
+// exact (Dekker's Fast2Sum); in the lane of the largest power, small ones keep all their digits.
+template <class T>
+struct PowerSum {
+  Vec<T> sum = splat(T(1)), rest{};
+  GRADUS_INLINE void add(Vec<T> power) {
+    const Vec<T> next = sum + power;
+    rest += power - (next - sum);
+    sum = next;
+  }
+  GRADUS_INLINE double total() const {
+    Sum all;
+    all.add(sum - T(1));
+    all.add(rest);
+    return all.total();
+  }
+};
+
+// The largest element. A NaN may be passed over.
 template <class T>
 GRADUS_INLINE T row_max(i64 n, const T* x) {
   constexpr i64 w = Lanes<T>::count;
@@ -20,20 +47,38 @@ GRADUS_INLINE T row_max(i64 n, const T* x) {
   return largest_lane<T>(max<T>(a, b));
 }
 
-// Σ e^(x - top), where top is the largest: so small that its power of two would be subnormal, a term is nothing beside
-// the largest, 1.
-template <class T>
-GRADUS_INLINE double sum_exp(i64 n, const T* x, T top) {
-  constexpr T lowest = sizeof(T) == 4 ? T(-87) : T(-708);
-  if (top == Lanes<T>::infinity || top == -Lanes<T>::infinity) return static_cast<double>(top - top);  // NaN
-  Sum sum;
-  each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
-    const Vec<T> v = load_up_to(x + i, count, -Lanes<T>::infinity);
-    __builtin_prefetch(x + i + n);  // the next row, while this one is worked on
-    const Reduced<Vec<T>> at = reduce_by_ln2<T>(at_least(v - top, lowest), T(0));
-    sum.add(exp_reduced<T>(at.r) * at.power);
-  });
-  return sum.total();
+// Calls f(row, ExpSum) for each row. While the powers of one are added up, the largest element of the next is found:
+// each element is fetched once, and no row waits for its own. A term so small that its power of two would be subnormal
+// is nothing beside the largest, 1.
+template <class T, class F>
+GRADUS_INLINE void each_exp_sum(i64 rows, i64 n, const T* x, F f) {
+  constexpr T infinity = Lanes<T>::infinity, furthest = sizeof(T) == 4 ? T(87) : T(708);
+  constexpr i64 w = Lanes<T>::count;
+  if (rows == 0) return;
+  T top = row_max(n, x);
+  for (i64 r = 0; r < rows; ++r, x += n) {
+    const T* next = r + 1 < rows ? x + n : x;
+    const auto powers = [top](auto v) GRADUS_INLINED {
+      const auto at = reduce_by_ln2<T>(-at_most(top - v, furthest), T(0));
+      return exp_reduced<T>(at.r) * at.power;
+    };
+    PowerSum<T> sum;
+    Two<Vec<T>> most = filled<Two<Vec<T>>>(-infinity);
+    i64 i = 0;
+    for (; i + 2 * w <= n; i += 2 * w) {
+      __builtin_prefetch(next + n + i);
+      const Two<Vec<T>> power = powers(load_two(x + i));
+      sum.add(power.a);
+      sum.add(power.b);
+      most = max<T>(load_two(next + i), most);
+    }
+    for (; i < n; i += w) {
+      sum.add(powers(load_up_to(x + i, n - i, -infinity)));
+      most.a = max<T>(load_up_to(next + i, n - i, -infinity), most.a);
+    }
+    f(r, ExpSum<T>{top, top - top == T(0) ? sum.total() : static_cast<double>(top - top)});
+    top = largest_lane<T>(max<T>(most.a, most.b));
+  }
 }
 
 }  // namespace

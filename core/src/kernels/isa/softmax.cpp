@@ -142,12 +142,12 @@ template <class T>
 void log_softmax_of(i64 rows, i64 n, const void* x_, void* y_) {
   const T* x = static_cast<const T*>(x_);
   T* y = static_cast<T*>(y_);
-  for (i64 r = 0; r < rows; ++r, x += n, y += n) {
-    const T top = row_max(n, x);
-    const T log_sum = static_cast<T>(__builtin_log(sum_exp(n, x, top)));
-    each_vector<T>(n, [&](i64 i, i64 count)
-                          GRADUS_INLINED { store_up_to<T>(y + i, load_up_to(x + i, count) - top - log_sum, count); });
-  }
+  each_exp_sum(rows, n, x, [&](i64 r, ExpSum<T> of) GRADUS_INLINED {
+    const T log_sum = static_cast<T>(__builtin_log(of.sum));
+    each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
+      store_up_to<T>(y + r * n + i, load_up_to(x + r * n + i, count) - of.top - log_sum, count);
+    });
+  });
 }
 
 // y = max x + ln Σ e^(x - max x). A largest element that is infinite is the answer itself, unless there is a NaN.
@@ -155,16 +155,15 @@ template <class T>
 void logsumexp_of(i64 rows, i64 n, const void* x_, void* y_) {
   const T* x = static_cast<const T*>(x_);
   T* y = static_cast<T*>(y_);
-  for (i64 r = 0; r < rows; ++r, x += n) {
-    const T top = row_max(n, x);
-    if (top == Lanes<T>::infinity || top == -Lanes<T>::infinity) {
-      y[r] = top;
-      for (i64 i = 0; i < n; ++i)
+  each_exp_sum(rows, n, x, [&](i64 r, ExpSum<T> of) GRADUS_INLINED {
+    if (of.top == Lanes<T>::infinity || of.top == -Lanes<T>::infinity) {
+      y[r] = of.top;
+      for (i64 i = r * n; i < (r + 1) * n; ++i)
         if (x[i] != x[i]) y[r] = x[i];
     } else {
-      y[r] = static_cast<T>(static_cast<double>(top) + __builtin_log(sum_exp(n, x, top)));
+      y[r] = static_cast<T>(static_cast<double>(of.top) + __builtin_log(of.sum));
     }
-  }
+  });
 }
 
 // dx = g - eʸ·Σ g

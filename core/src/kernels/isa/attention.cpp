@@ -44,8 +44,8 @@ GRADUS_INLINE Row<T> exponentials(i64 n, T* s) {
     Vec<T> a = n <= w ? tail(0) : load(s), b = n <= w ? hidden : tail(w);
     const T top = largest_lane<T>(max<T>(a, b));
     if (top == -Lanes<T>::infinity) return without_largest(n, s);
-    a = exp_of_negative<T>(a - top);
-    b = exp_of_negative<T>(b - top);
+    a = normal_exp_of_negative<T>(a - top);
+    b = normal_exp_of_negative<T>(b - top);
     store<T>(s, a);
     if (n > w) store<T>(s + w, b);
     sum.add(a);
@@ -68,13 +68,13 @@ GRADUS_INLINE Row<T> exponentials(i64 n, T* s) {
   // Two vectors are added before they are widened to double: their sum is as exact as they are.
   const i64 pairs = up(n, w) / (2 * w) * (2 * w);
   for (j = 0; j < pairs; j += 2 * w) {
-    const Vec<T> a = exp_of_negative<T>(load(s + j) - top), b = exp_of_negative<T>(load(s + j + w) - top);
+    const Vec<T> a = normal_exp_of_negative<T>(load(s + j) - top), b = normal_exp_of_negative<T>(load(s + j + w) - top);
     store<T>(s + j, a);
     store<T>(s + j + w, b);
     sum.add(a + b);
   }
   if (j < n) {
-    const Vec<T> a = exp_of_negative<T>(load(s + j) - top);
+    const Vec<T> a = normal_exp_of_negative<T>(load(s + j) - top);
     store<T>(s + j, a);
     sum.add(a);
   }

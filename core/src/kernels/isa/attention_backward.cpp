@@ -19,7 +19,7 @@ template <class T>
 GRADUS_INLINE void weigh(i64 n, const TileRow<T>& row, T* s, T* d) {
   constexpr i64 w = Lanes<T>::count;
   for (i64 j = 0; j < n; j += w) {
-    const Vec<T> p = exp_of_negative<T>(load(s + j) - row.top) * row.scale;
+    const Vec<T> p = normal_exp_of_negative<T>(load(s + j) - row.top) * row.scale;
     Vec<T> dp = load(d + j), weight = p;
     if (row.words) {
       const auto drop = dropped<T>(row.words + j, row.threshold);

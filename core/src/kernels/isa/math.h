@@ -76,6 +76,15 @@ GRADUS_INLINE V exp_of_negative(V x) {
   return exp_of_negative<T>(x, V{});
 }
 
+// e^x for x ≤ 0, and 0 where that would be subnormal: to round such a number (or one beneath them all, as those of
+// scores -inf are) takes some processors ten times as long as all the rest.
+template <class T, class V>
+GRADUS_INLINE V normal_exp_of_negative(V x) {
+  constexpr T lowest = sizeof(T) == 4 ? T(-87.3) : T(-708.3);
+  const Reduced<V> at = reduce_by_ln2<T>(at_least(x, lowest), T(0));
+  return select(x < lowest, V{}, exp_reduced<T>(at.r) * at.power);
+}
+
 // e^(x + low) for a small low: 2ⁿ·eʳ with n = round(x/ln 2). Where 2ⁿ or the result may be subnormal or too large, the
 // factor is applied in two steps, so that the result is rounded once.
 template <class T, class V>

@@ -31,27 +31,53 @@ Row<T> without_largest(i64 n, const T* s) {
     if (s[j] != s[j]) return {-Lanes<T>::infinity, static_cast<double>(s[j])};
   return {-Lanes<T>::infinity, 0};
 }
+// What stands at s[j], j + count being n: what lies beyond is hidden.
+template <class T>
+GRADUS_INLINE Vec<T> load_tail(const T* s, i64 j, i64 n) {
+  return lane_numbers<T>() < static_cast<typename Lanes<T>::Word>(n - j) ? load(s + j) : splat<T>(-Lanes<T>::infinity);
+}
+
 // The n scores of a row become e^(s - top). Whole vectors are read and written.
+//
+// Here for rows of at most two vectors, which stay in registers. Each step waits for the one before, so that several
+// rows are taken side by side.
+template <class T, int rows>
+GRADUS_INLINE void short_exponentials(i64 n, T* s, i64 s_row, Row<T>* results) {
+  constexpr i64 w = Lanes<T>::count;
+  const Vec<T> hidden = splat<T>(-Lanes<T>::infinity);
+  Vec<T> a[rows], b[rows], top[rows];
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; ++r) {
+    const T* row = s + r * s_row;
+    a[r] = n <= w ? load_tail(row, 0, n) : load(row);
+    b[r] = n <= w ? hidden : load_tail(row, w, n);
+    top[r] = folded<T>(max<T>(a[r], b[r]), [](Vec<T> x, Vec<T> y) { return max<T>(x, y); });
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; ++r) {
+    a[r] = normal_exp_of_negative<T>(a[r] - top[r]);
+    b[r] = normal_exp_of_negative<T>(b[r] - top[r]);
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; ++r) {
+    T* row = s + r * s_row;
+    if (top[r][0] == -Lanes<T>::infinity) {
+      results[r] = without_largest(n, row);
+      continue;
+    }
+    store<T>(row, a[r]);
+    if (n > w) store<T>(row + w, b[r]);
+    Sum sum;
+    sum.add(a[r] + b[r]);
+    results[r] = {top[r][0], sum.total()};
+  }
+}
+// And for one row of any length.
 template <class T>
 GRADUS_INLINE Row<T> exponentials(i64 n, T* s) {
   constexpr i64 w = Lanes<T>::count;
   const Vec<T> hidden = splat<T>(-Lanes<T>::infinity);
-  const auto tail = [&](i64 j) GRADUS_INLINED {
-    return lane_numbers<T>() < static_cast<typename Lanes<T>::Word>(n - j) ? load(s + j) : hidden;
-  };
   Sum sum;
-  if (n <= 2 * w) {  // stays in registers
-    Vec<T> a = n <= w ? tail(0) : load(s), b = n <= w ? hidden : tail(w);
-    const T top = largest_lane<T>(max<T>(a, b));
-    if (top == -Lanes<T>::infinity) return without_largest(n, s);
-    a = normal_exp_of_negative<T>(a - top);
-    b = normal_exp_of_negative<T>(b - top);
-    store<T>(s, a);
-    if (n > w) store<T>(s + w, b);
-    sum.add(a);
-    sum.add(b);
-    return {top, sum.total()};
-  }
   const i64 whole = n / w * w;
   Vec<T> tops[4] = {hidden, hidden, hidden, hidden};
   i64 j = 0;
@@ -59,7 +85,7 @@ GRADUS_INLINE Row<T> exponentials(i64 n, T* s) {
     for (int v = 0; v < 4; ++v) tops[v] = max<T>(load(s + j + v * w), tops[v]);
   for (; j < whole; j += w) tops[0] = max<T>(load(s + j), tops[0]);
   if (whole < n) {
-    const Vec<T> last = tail(whole);
+    const Vec<T> last = load_tail(s, whole, n);
     store<T>(s + whole, last);
     tops[1] = max<T>(last, tops[1]);
   }
@@ -117,13 +143,17 @@ bool attention_of(const AttentionHead& h, i64 i0, i64 i1, void* y_, i64 y_row, v
     }
 
     // The rows become e^(s - largest); what makes weights of them is left to the rows of the result.
+    Row<T> rows[block_queries];
+    i64 done = 0;
+    if (n <= 2 * w)
+      for (; done + 2 <= m; done += 2) short_exponentials<T, 2>(n, scores + done * s_row, s_row, rows + done);
+    for (; done < m; ++done) rows[done] = exponentials(n, scores + done * s_row);
     for (i64 r = 0; r < m; ++r) {
-      const Row<T> row = exponentials(n, scores + r * s_row);
       T* kept = top_scale + 2 * (i + r);
-      kept[0] = row.top;
-      kept[1] = static_cast<T>(1 / row.sum);
-      if (row.top == -Lanes<T>::infinity) {
-        if (row.sum != 0 || sees_any<T>(h, i + r)) return false;
+      kept[0] = rows[r].top;
+      kept[1] = static_cast<T>(1 / rows[r].sum);
+      if (rows[r].top == -Lanes<T>::infinity) {
+        if (rows[r].sum != 0 || sees_any<T>(h, i + r)) return false;
         for (i64 j = 0; j < n; ++j) scores[r * s_row + j] = 0;
         kept[0] = kept[1] = 0;
       }

@@ -235,18 +235,22 @@ GRADUS_INLINE VecD lower(VecF v) { return half<0>(v, IndicesTo<Lanes<double>::co
 GRADUS_INLINE VecD upper(VecF v) { return half<Lanes<double>::count>(v, IndicesTo<Lanes<double>::count>::Type{}); }
 #endif
 
-// Folds the lanes of a vector into one number: halves onto each other, again and again.
+// Folds the lanes of a vector into one number, which all lanes then hold: halves onto each other, again and again.
 template <class T, int d, int... l>
 GRADUS_INLINE Vec<T> swapped(Vec<T> v, Indices<l...>) {
   return __builtin_shufflevector(v, v, (l ^ d)...);
 }
 template <class T, int d = Lanes<T>::count / 2, class F>
-GRADUS_INLINE T fold(Vec<T> v, F f) {
+GRADUS_INLINE Vec<T> folded(Vec<T> v, F f) {
   if constexpr (d == 0) {
-    return v[0];
+    return v;
   } else {
-    return fold<T, d / 2>(f(v, swapped<T, d>(v, typename IndicesTo<Lanes<T>::count>::Type{})), f);
+    return folded<T, d / 2>(f(v, swapped<T, d>(v, typename IndicesTo<Lanes<T>::count>::Type{})), f);
   }
+}
+template <class T, class F>
+GRADUS_INLINE T fold(Vec<T> v, F f) {
+  return folded<T>(v, f)[0];
 }
 
 // A running sum of vectors, in double.

@@ -108,10 +108,10 @@ Rows<T> as_panels(i64 rows, i64 columns, const T* x, i64 x_row, T* panels) {
 
 // ---- what is hidden
 
-// The bools p[0], p[step], … as a vector: true as all bits, false as none. `count` of them are there, and `before` more
-// lie before p.
+// Which of the bools p[0], p[step], … are false, as a vector: all bits where one is, none where it is true. `count` of
+// them are there, and `before` more lie before p.
 template <class T>
-GRADUS_INLINE Int<T> truths(const bool* p, i64 step, i64 count, i64 before) {
+GRADUS_INLINE Int<T> falsehoods(const bool* p, i64 step, i64 count, i64 before) {
   constexpr i64 w = Lanes<T>::count;
   typedef std::int8_t Bytes __attribute__((vector_size(w)));
   Bytes bytes;
@@ -129,10 +129,10 @@ GRADUS_INLINE Int<T> truths(const bool* p, i64 step, i64 count, i64 before) {
     __builtin_memcpy(&bytes, &word, sizeof bytes);
   } else {
     Int<T> lanes{};
-    for (i64 l = 0; l < w && l < count; ++l) lanes[l] = p[l * step] ? -1 : 0;
+    for (i64 l = 0; l < w && l < count; ++l) lanes[l] = p[l * step] ? 0 : -1;
     return lanes;
   }
-  return __builtin_convertvector(bytes, Int<T>) != Int<T>{};
+  return __builtin_convertvector(bytes, Int<T>) == Int<T>{};
 }
 
 // Scores of the queries from i0 on for the keys from j0 on: what is added is added, what is hidden becomes -inf. Whole
@@ -142,6 +142,16 @@ void hide(const AttentionHead& h, i64 i0, i64 rows, i64 j0, i64 columns, T* s, i
   constexpr i64 w = Lanes<T>::count;
   using Word = typename Lanes<T>::Word;
   const Vec<T> hidden = splat<T>(-Lanes<T>::infinity);
+  if (h.seen && h.mask_col == 1 && !h.added && !h.causal) {  // the usual case: short heads spend much of their time here
+    const bool* seen = h.seen + i0 * h.mask_row + j0;
+    for (i64 r = 0; r < rows; ++r, s += s_row, seen += h.mask_row) {
+      i64 j = 0;
+      for (; j + w <= columns; j += w)
+        store<T>(s + j, falsehoods<T>(seen + j, 1, w, j) ? hidden : load(s + j));
+      if (j < columns) store<T>(s + j, falsehoods<T>(seen + j, 1, columns - j, j) ? hidden : load(s + j));
+    }
+    return;
+  }
   const Int<T> lane = lane_numbers<T>();
   for (i64 r = 0; r < rows; ++r, s += s_row) {
     const i64 at = (i0 + r) * h.mask_row + j0 * h.mask_col;
@@ -157,7 +167,7 @@ void hide(const AttentionHead& h, i64 i0, i64 rows, i64 j0, i64 columns, T* s, i
         const Vec<T> a = load_strided(static_cast<const T*>(h.added) + at + j * h.mask_col, h.mask_col, columns - j);
         v = a == hidden ? hidden : v + a;
       }
-      if (h.seen) v = truths<T>(h.seen + at + j * h.mask_col, h.mask_col, columns - j, j) ? v : hidden;
+      if (h.seen) v = falsehoods<T>(h.seen + at + j * h.mask_col, h.mask_col, columns - j, j) ? hidden : v;
       if (left < w) v = lane < static_cast<Word>(left) ? v : hidden;
       store<T>(s + j, v);
     }

@@ -78,7 +78,7 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
     T* const dk = static_cast<T*>(d.dk) + j * d.dk_row;
     T* const dv = static_cast<T*>(d.dv) + j * d.dv_row;
     i64 reached = 0;  // keys of which dK and dV hold something
-    bool packed = false;
+    Rows<T> k_rows{};
     for (i64 i = 0; i < h.queries; i += band_queries) {
       SeenTile seen = h.tiles[i / block_queries * tiles + t];
       if (i + block_queries < h.queries) {
@@ -90,13 +90,11 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
         if (j == j0) clear(m, h.depth, dq + i * d.dq_row, d.dq_row);
         continue;
       }
-      if (!packed) {
+      if (!k_rows.from) {
         const T* k = static_cast<const T*>(h.k) + j * h.k_row;
         pack_panels(h.depth, keys, k, 1, h.k_row, kt_panels, nr * h.depth);
-        pack_panels(keys, h.depth, k, h.k_row, 1, k_panels, nr * keys);
-        scaled_rows(1, keys * depth, k_panels, 0, static_cast<T>(h.scale), k_panels, 0);
+        k_rows = as_panels(keys, h.depth, k, h.k_row, k_panels);
         pack_panels(h.width, keys, static_cast<const T*>(h.v) + j * h.v_row, 1, h.v_row, vt_panels, nr * h.width);
-        packed = true;
       }
       multiply_packed(m, up(n, w), h.depth, q + i * h.depth, h.depth, kt_panels, p, tile_keys);
       if (!seen.all) hide(h, i, m, j, n, p, tile_keys);
@@ -146,9 +144,9 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
                                .a = ds,
                                .a_row = tile_keys,
                                .a_col = 1,
-                               .b = k_panels,
-                               .b_row = nr,
-                               .b_panel = nr * keys,
+                               .b = k_rows.from,
+                               .b_row = k_rows.row,
+                               .b_panel = k_rows.panel,
                                .c = dq + i * d.dq_row,
                                .c_row = d.dq_row,
                                .add = j > j0});
@@ -158,7 +156,14 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
     clear(keys - reached, h.depth, dk + reached * d.dk_row, d.dk_row);
     clear(keys - reached, h.width, dv + reached * d.dv_row, d.dv_row);
   }
-  finite.look(h.queries, h.depth, dq, d.dq_row);
+  for (i64 i = 0; i < h.queries; ++i) {
+    T* row = dq + i * d.dq_row;
+    each_vector<T>(h.depth, [&](i64 c, i64 count) GRADUS_INLINED {
+      const Vec<T> v = load_up_to(row + c, count) * static_cast<T>(h.scale);
+      finite.look(v);
+      store_up_to<T>(row + c, v, count);
+    });
+  }
   return finite.all();
 }
 

@@ -17,7 +17,7 @@ namespace {
 class Buffer final : public detail::GradientBuffers {
  public:
   explicit Buffer(const Tensor& x) : sum(zeros_like(x)) {}
-  const Tensor* of(std::size_t slot) override {
+  const Tensor* of(std::size_t slot, bool) override {
     if (slot != 0) throw Error("there is one input");
     ++asked;
     return &sum;

@@ -268,12 +268,13 @@ class Sweep final : GradientBuffers {
 
   Entry& entry_of(const Node* node) { return entries_[*index_.find(node)]; }
 
-  const Tensor* of(std::size_t slot) override {
+  const Tensor* of(std::size_t slot, bool begin) override {
     const Node& input = *walked_->edges()[slot];
     Entry& entry = entry_of(&input);
     if (!entry.needed) return nullptr;
     Tensor& sum = entry.gradient;
     if (!sum.defined()) {
+      if (!begin) return nullptr;
       sum = zeros(input.shape, {.dtype = input.dtype});
     } else if (!exclusively_held(sum)) {
       sum = clone(sum);

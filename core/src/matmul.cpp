@@ -16,17 +16,14 @@ void check_operands(const Tensor& a, const Tensor& b, const char* op) {
   check_floating(b, op);
 }
 
-/// The kernel on the last two dims, with a bias for each column or without. No history.
-Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, const char* op) {
+enum class Onto { Nothing, Sum };
+
+/// y = a·b or y += a·b by the kernel on the last two dims, with a bias for each column or without. y is row-major and
+/// as large as `batch`, the dims before them.
+void multiply(const Tensor& a, const Tensor& b, const Tensor& bias, const Shape& batch, const Tensor& y, Onto onto) {
   const int ra = a.shape().size(), rb = b.shape().size();
   const std::int64_t m = a.shape()[ra - 2], k = a.shape()[ra - 1], n = b.shape()[rb - 1];
-  const Shape batch = detail::broadcast_shapes(Shape(a.shape().begin(), a.shape().end() - 2),
-                                               Shape(b.shape().begin(), b.shape().end() - 2), op);
-  Shape shape = batch;
-  shape.push_back(m);
-  shape.push_back(n);
-  Tensor y = detail::make(shape, a.dtype());
-  if (y.numel() == 0) return y;
+  if (y.numel() == 0) return;
   const kernels::Gemm gemm{.m = m,
                            .n = n,
                            .k = k,
@@ -38,7 +35,7 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, const char*
                            .b_col = b.strides()[rb - 1],
                            .c = detail::mutable_pointer(y),
                            .c_row = n,
-                           .accumulate = false,
+                           .accumulate = onto == Onto::Sum,
                            .bias = bias.defined() ? detail::pointer(bias) : nullptr};
   if (batch.numel() == 1) {
     const std::int64_t none = 0;
@@ -47,6 +44,17 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, const char*
     const auto a_offsets = detail::batch_offsets(a, batch), b_offsets = detail::batch_offsets(b, batch);
     kernels::gemm(a.dtype(), batch.numel(), gemm, a_offsets.data(), b_offsets.data(), m * n);
   }
+}
+
+/// a·b with batch dims that broadcast. No history.
+Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, const char* op) {
+  const auto batch_of = [](const Tensor& x) { return Shape(x.shape().begin(), x.shape().end() - 2); };
+  const Shape batch = detail::broadcast_shapes(batch_of(a), batch_of(b), op);
+  Shape shape = batch;
+  shape.push_back(a.size(-2));
+  shape.push_back(b.size(-1));
+  Tensor y = detail::make(shape, a.dtype());
+  multiply(a, b, bias, batch, y, Onto::Nothing);
   return y;
 }
 
@@ -112,7 +120,12 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     y = reshape(product(as_matrix(x), transpose(weight, 0, 1), added, "linear"), shape);
   }
   return record(
-      "linear", y, wrt(x, saving(weight), [](const Tensor& g, const Tensor& W) { return matmul(g, W); }),
+      "linear", y,
+      wrt_onto(
+          x, saving(weight), [](const Tensor& g, const Tensor& W) { return matmul(g, W); },
+          [](const Tensor& dx, const Tensor& g, const Tensor& W) {
+            multiply(as_matrix(g), W, {}, {}, as_matrix(dx), Onto::Sum);
+          }),
       wrt(weight, saving(x),
           [](const Tensor& g, const Tensor& X) { return matmul(transpose(as_matrix(g), 0, 1), as_matrix(X)); }),
       wrt(bias, [out](const Tensor& g) { return sum_to(g, {out}); }));

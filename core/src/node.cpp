@@ -87,10 +87,13 @@ void RuleNode::gradients(const Tensor& g, std::span<Tensor> into, GradientBuffer
     if (!slot.type) continue;
     SavedTensors saved(*this, slot.saved);
     if (buffers && slot.type->add_into) {
-      if (const Tensor* dx = buffers->of(i)) slot.type->add_into(slot.formula, *dx, g, saved);
-    } else {
-      into[i] = slot.type->gradient(slot.formula, g, saved);
+      if (const Tensor* dx = buffers->of(i, slot.type->part)) {
+        slot.type->add_into(slot.formula, *dx, g, saved);
+        continue;
+      }
+      if (slot.type->part) continue;  // nobody wants it
     }
+    into[i] = slot.type->gradient(slot.formula, g, saved);
   }
 }
 
@@ -108,6 +111,7 @@ void RuleNode::keep(std::span<const Rule> rules, const Tensor& output) {
       at += sizeof(Saved);
       slot.saved = {first, slot.saved.size() + 1};
     }
+    at = room_ + room_for(static_cast<std::size_t>(at - room_));
     rule.type->copy(at, rule.formula);
     slot.formula = at;
     slot.type = rule.type;

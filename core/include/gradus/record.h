@@ -16,7 +16,8 @@
 //
 // An op whose output is a part of its input (a slice, rows of a table) is written with `wrt_part`: beside the formula
 // it says how to add the same gradient to a whole dx in place, so that n parts of one tensor cost n parts, not n
-// tensors.
+// tensors. Where an op can add the gradient of a whole input to another one at less than the cost of a sum, `wrt_onto`
+// says how.
 #include <gradus/detail/node.h>
 #include <gradus/tensor.h>
 
@@ -68,8 +69,8 @@ Wrt<F, n> wrt(const Tensor& input, Saving<n> saved, F formula) {
   return {input, saved, std::move(formula)};
 }
 
-template <class F, class A>
-struct PartFormula {
+template <class F, class A, bool part>
+struct AddingFormula {
   F formula;
   A add;
 };
@@ -78,11 +79,17 @@ struct PartFormula {
 /// shape, is row-major, without history and seen by nobody else. It is called instead of the formula where the gradient
 /// need not be differentiable itself.
 template <class F, class A>
-Wrt<PartFormula<F, A>, 0> wrt_part(const Tensor& input, F formula, A add) {
+Wrt<AddingFormula<F, A, true>, 0> wrt_part(const Tensor& input, F formula, A add) {
   return {input, {}, {std::move(formula), std::move(add)}};
 }
 template <class F, class A, std::size_t n>
-Wrt<PartFormula<F, A>, n> wrt_part(const Tensor& input, Saving<n> saved, F formula, A add) {
+Wrt<AddingFormula<F, A, true>, n> wrt_part(const Tensor& input, Saving<n> saved, F formula, A add) {
+  return {input, saved, {std::move(formula), std::move(add)}};
+}
+
+/// The same for a gradient of all of the input: `add` is only called where dx holds the gradient of another op already.
+template <class F, class A, std::size_t n>
+Wrt<AddingFormula<F, A, false>, n> wrt_onto(const Tensor& input, Saving<n> saved, F formula, A add) {
   return {input, saved, {std::move(formula), std::move(add)}};
 }
 
@@ -94,6 +101,7 @@ struct FormulaType {
   std::size_t bytes;  // what it takes in a node's room
   Tensor (*gradient)(const void* formula, const Tensor& g, SavedTensors& saved);
   void (*add_into)(const void* formula, const Tensor& dx, const Tensor& g, SavedTensors& saved);  // or null
+  bool part;  // which is added to zeros where there is no gradient yet
   void (*copy)(void* to, const void* formula);
   void (*destroy)(void* formula);  // null where there is nothing to do
 };
@@ -107,13 +115,13 @@ template <class F, std::size_t... I>
 Tensor call_formula(const void* formula, const Tensor& g, [[maybe_unused]] SavedTensors& saved) {
   return (*static_cast<const F*>(formula))(g, saved[I]...);
 }
-template <class P, std::size_t... I>
-Tensor call_part_formula(const void* part, const Tensor& g, [[maybe_unused]] SavedTensors& saved) {
-  return static_cast<const P*>(part)->formula(g, saved[I]...);
+template <class F, std::size_t... I>
+Tensor call_adding_formula(const void* formula, const Tensor& g, [[maybe_unused]] SavedTensors& saved) {
+  return static_cast<const F*>(formula)->formula(g, saved[I]...);
 }
-template <class P, std::size_t... I>
-void call_part_add(const void* part, const Tensor& dx, const Tensor& g, [[maybe_unused]] SavedTensors& saved) {
-  static_cast<const P*>(part)->add(dx, g, saved[I]...);
+template <class F, std::size_t... I>
+void call_add(const void* formula, const Tensor& dx, const Tensor& g, [[maybe_unused]] SavedTensors& saved) {
+  static_cast<const F*>(formula)->add(dx, g, saved[I]...);
 }
 template <class F>
 void copy_formula(void* to, const void* formula) {
@@ -130,13 +138,13 @@ constexpr auto destroy_formula() -> void (*)(void*) {
 
 template <class F, std::size_t... I>
 constexpr FormulaType type_of(const F*, std::index_sequence<I...>) {
-  return {room_for(sizeof(F)), call_formula<F, I...>, nullptr, copy_formula<F>, destroy_formula<F>()};
+  return {room_for(sizeof(F)), call_formula<F, I...>, nullptr, false, copy_formula<F>, destroy_formula<F>()};
 }
-template <class F, class A, std::size_t... I>
-constexpr FormulaType type_of(const PartFormula<F, A>*, std::index_sequence<I...>) {
-  using P = PartFormula<F, A>;
-  return {room_for(sizeof(P)), call_part_formula<P, I...>, call_part_add<P, I...>, copy_formula<P>,
-          destroy_formula<P>()};
+template <class F, class A, bool part, std::size_t... I>
+constexpr FormulaType type_of(const AddingFormula<F, A, part>*, std::index_sequence<I...>) {
+  using Both = AddingFormula<F, A, part>;
+  return {room_for(sizeof(Both)), call_adding_formula<Both, I...>, call_add<Both, I...>, part, copy_formula<Both>,
+          destroy_formula<Both>()};
 }
 template <class F, std::size_t n>
 inline constexpr FormulaType formula_type = type_of(static_cast<const F*>(nullptr), std::make_index_sequence<n>());

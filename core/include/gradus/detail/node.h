@@ -12,9 +12,9 @@ namespace gradus::detail {
 /// Where a sweep adds up the gradients of the inputs of the node that it is at.
 class GRADUS_API GradientBuffers {
  public:
-  /// The gradient so far of the input in `slot`, which may be added to in place: row-major, the sweep's own, zeros at
-  /// first. Null where nobody wants it.
-  virtual const Tensor* of(std::size_t slot) = 0;
+  /// The gradient so far of the input in `slot`, which may be added to in place: row-major, the sweep's own. Where
+  /// there is none yet: zeros if `begin`, else null. Null too where nobody wants it.
+  virtual const Tensor* of(std::size_t slot, bool begin) = 0;
 
  protected:
   ~GradientBuffers() = default;

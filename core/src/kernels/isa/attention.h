@@ -142,12 +142,12 @@ void hide(const AttentionHead& h, i64 i0, i64 rows, i64 j0, i64 columns, T* s, i
   constexpr i64 w = Lanes<T>::count;
   using Word = typename Lanes<T>::Word;
   const Vec<T> hidden = splat<T>(-Lanes<T>::infinity);
-  if (h.seen && h.mask_col == 1 && !h.added && !h.causal) {  // the usual case: short heads spend much of their time here
+  if (h.seen && h.mask_col == 1 && !h.added &&
+      !h.causal) {  // the usual case: short heads spend much of their time here
     const bool* seen = h.seen + i0 * h.mask_row + j0;
     for (i64 r = 0; r < rows; ++r, s += s_row, seen += h.mask_row) {
       i64 j = 0;
-      for (; j + w <= columns; j += w)
-        store<T>(s + j, falsehoods<T>(seen + j, 1, w, j) ? hidden : load(s + j));
+      for (; j + w <= columns; j += w) store<T>(s + j, falsehoods<T>(seen + j, 1, w, j) ? hidden : load(s + j));
       if (j < columns) store<T>(s + j, falsehoods<T>(seen + j, 1, columns - j, j) ? hidden : load(s + j));
     }
     return;

@@ -133,6 +133,7 @@ bool attention_of(const AttentionHead& h, i64 i0, i64 i1, void* y_, i64 y_row, v
     const i64 m = least(block_queries, i1 - i);
     const SeenTile* seen = h.tiles + i / block_queries * tiles;
     scaled_rows(m, h.depth, static_cast<const T*>(h.q) + i * h.q_row, h.q_row, static_cast<T>(h.scale), q, h.depth);
+    ask_to_write(m, h.width, y + i * y_row, y_row);
     i64 n = 0;
     for (i64 t = 0; t < tiles; ++t) {
       if (seen[t].end == 0) continue;

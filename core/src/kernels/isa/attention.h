@@ -56,12 +56,32 @@ struct Finite {
   }
 };
 
+// Asks for n numbers that are soon read, or (write = 1) overwritten.
+template <int write, class T>
+GRADUS_INLINE void ask_for(i64 n, const T* x) {
+  for (i64 c = 0; c < n; c += 64 / static_cast<i64>(sizeof(T))) __builtin_prefetch(x + c, write);
+}
+// The rows of a head lie far apart, mostly on pages that the processor does not foresee. Few are there soon enough.
+constexpr i64 few_rows = 16;
+template <class T>
+GRADUS_INLINE void ask_to_write(i64 rows, i64 n, const T* x, i64 row) {
+  for (i64 r = 0; r < rows && rows > few_rows; ++r) ask_for<1>(n, x + r * row);
+}
+// While row x is read, with which `left` of all rows begin: for one that comes after it.
+template <class T>
+GRADUS_INLINE void ask_ahead(i64 left, i64 rows, i64 n, const T* x, i64 row) {
+  constexpr i64 ahead = 8;
+  if (rows > few_rows && left > ahead) ask_for<0>(n, x + ahead * row);
+}
+
 // y = x·scale for rows of n, both with strides.
 template <class T>
 GRADUS_INLINE void scaled_rows(i64 rows, i64 n, const T* x, i64 x_row, T scale, T* y, i64 y_row) {
-  for (i64 r = 0; r < rows; ++r, x += x_row, y += y_row)
+  for (i64 r = 0; r < rows; ++r, x += x_row, y += y_row) {
+    ask_ahead(rows - r, rows, n, x, x_row);
     each_vector<T>(
         n, [&](i64 i, i64 count) GRADUS_INLINED { store_up_to<T>(y + i, load_up_to(x + i, count) * scale, count); });
+  }
 }
 
 // C = A·B with the rows of A `a_row` apart, B in panels of k rows, packed one after the other.

@@ -66,6 +66,7 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
   const Rows<T> g_rows = as_panels(h.queries, h.width, g, d.g_row, g_panels);
   for (i64 i = 0; i < h.queries; ++i) {
     Sum sum;
+    ask_ahead(h.queries - i, h.queries, h.width, y + i * d.y_row, d.y_row);
     each_vector<T>(h.width, [&](i64 c, i64 count) GRADUS_INLINED {
       sum.add(load_up_to(g + i * d.g_row + c, count) * load_up_to(y + i * d.y_row + c, count));
     });
@@ -95,6 +96,11 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
         pack_panels(h.depth, keys, k, 1, h.k_row, kt_panels, nr * h.depth);
         k_rows = as_panels(keys, h.depth, k, h.k_row, k_panels);
         pack_panels(h.width, keys, static_cast<const T*>(h.v) + j * h.v_row, 1, h.v_row, vt_panels, nr * h.width);
+      }
+      if (j == j0) ask_to_write(m, h.depth, dq + i * d.dq_row, d.dq_row);
+      if (n > reached) {
+        ask_to_write(n - reached, h.depth, dk + reached * d.dk_row, d.dk_row);
+        ask_to_write(n - reached, h.width, dv + reached * d.dv_row, d.dv_row);
       }
       multiply_packed(m, up(n, w), h.depth, q + i * h.depth, h.depth, kt_panels, p, tile_keys);
       if (!seen.all) hide(h, i, m, j, n, p, tile_keys);

@@ -128,16 +128,43 @@ Rows<T> as_panels(i64 rows, i64 columns, const T* x, i64 x_row, T* panels) {
 
 // ---- what is hidden
 
+// Bytes as integers of a vector's width: as many as it has lanes, from the lowest of `word` on. (What g++ makes of
+// __builtin_convertvector takes them out one by one.)
+#if defined(__AVX512F__)
+GRADUS_INLINE VecI64 widened(std::uint64_t word, double) {
+  return (VecI64)_mm512_cvtepi8_epi64(_mm_cvtsi64_si128(static_cast<std::int64_t>(word)));
+}
+#elif defined(__AVX2__)
+GRADUS_INLINE VecI32 widened(std::uint64_t word, float) {
+  return (VecI32)_mm256_cvtepi8_epi32(_mm_cvtsi64_si128(static_cast<std::int64_t>(word)));
+}
+GRADUS_INLINE VecI64 widened(std::uint64_t word, double) {
+  return (VecI64)_mm256_cvtepi8_epi64(_mm_cvtsi64_si128(static_cast<std::int64_t>(word)));
+}
+#endif
+template <class T>
+GRADUS_INLINE Int<T> widened(std::uint64_t word, T) {
+  typedef std::int8_t Bytes __attribute__((vector_size(Lanes<T>::count)));
+  Bytes bytes;
+  __builtin_memcpy(&bytes, &word, sizeof bytes);
+  return __builtin_convertvector(bytes, Int<T>);
+}
+
 // Which of the bools p[0], p[step], … are false, as a vector: all bits where one is, none where it is true. `count` of
 // them are there, and `before` more lie before p.
 template <class T>
 GRADUS_INLINE Int<T> falsehoods(const bool* p, i64 step, i64 count, i64 before) {
   constexpr i64 w = Lanes<T>::count;
-  typedef std::int8_t Bytes __attribute__((vector_size(w)));
-  Bytes bytes;
-  if (step == 1 && count >= w) {
-    __builtin_memcpy(&bytes, p, sizeof bytes);
-  } else if (step == 1 && w <= 8 && count + before >= 8) {
+  if constexpr (w > 8) {
+#if defined(__AVX512F__)
+    if (step == 1 && count >= w)
+      return (Int<T>)_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))) == Int<T>{};
+#endif
+  } else if (step == 1 && count >= w) {
+    std::uint64_t word = 0;
+    __builtin_memcpy(&word, p, w);
+    return widened(word, T()) == Int<T>{};
+  } else if (step == 1 && count + before >= 8) {
     // The last eight, moved down: vectors that are loaded right after their bytes were stored would wait for them.
     std::uint64_t word;
     __builtin_memcpy(&word, p + count - 8, sizeof word);
@@ -146,13 +173,11 @@ GRADUS_INLINE Int<T> falsehoods(const bool* p, i64 step, i64 count, i64 before) 
 #else
     word >>= 64 - 8 * count;
 #endif
-    __builtin_memcpy(&bytes, &word, sizeof bytes);
-  } else {
-    Int<T> lanes{};
-    for (i64 l = 0; l < w && l < count; ++l) lanes[l] = p[l * step] ? 0 : -1;
-    return lanes;
+    return widened(word, T()) == Int<T>{};
   }
-  return __builtin_convertvector(bytes, Int<T>) == Int<T>{};
+  Int<T> lanes{};
+  for (i64 l = 0; l < w && l < count; ++l) lanes[l] = p[l * step] ? 0 : -1;
+  return lanes;
 }
 
 // Scores of the queries from i0 on for the keys from j0 on: what is added is added, what is hidden becomes -inf. Whole

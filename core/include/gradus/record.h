@@ -143,8 +143,8 @@ constexpr FormulaType type_of(const F*, std::index_sequence<I...>) {
 template <class F, class A, bool part, std::size_t... I>
 constexpr FormulaType type_of(const AddingFormula<F, A, part>*, std::index_sequence<I...>) {
   using Both = AddingFormula<F, A, part>;
-  return {room_for(sizeof(Both)), call_adding_formula<Both, I...>, call_add<Both, I...>, part, copy_formula<Both>,
-          destroy_formula<Both>()};
+  return {room_for(sizeof(Both)), call_adding_formula<Both, I...>, call_add<Both, I...>, part,
+          copy_formula<Both>,     destroy_formula<Both>()};
 }
 template <class F, std::size_t n>
 inline constexpr FormulaType formula_type = type_of(static_cast<const F*>(nullptr), std::make_index_sequence<n>());

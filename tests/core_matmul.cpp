@@ -150,6 +150,34 @@ TEST_CASE("linear: bias, strided bias, empty sizes") {
   CHECK(same(wg.grad(), empty_of({5, 4})));
 }
 
+TEST_CASE("linear: the gradients of several maps of one input add up, in no tensor that others see") {
+  manual_seed(5);
+  const TensorOptions learned{.dtype = Float64, .requires_grad = true};
+  for (const std::int64_t out : {3, 300}) {  // a product of one block, and of several
+    CAPTURE(out);
+    const Tensor x = randn({2, 7, 5}, learned);
+    std::vector<Tensor> weights, upstream, results;
+    Tensor expected = zeros({14, 5}, {.dtype = Float64});
+    for (int i = 0; i < 3; ++i) {
+      weights.push_back(randn({out, 5}, {.dtype = Float64}));
+      upstream.push_back(randn({2, 7, out}, {.dtype = Float64}));
+      results.push_back(linear(x, weights[static_cast<std::size_t>(i)]));
+      expected = expected + loops(upstream.back().view({14, out}), weights.back());
+    }
+    const Tensor dx = grad(results, {x}, upstream, {.retain_graph = true})[0];
+    CHECK(close(dx.view({14, 5}), expected, 1e-12));
+    const Tensor again = grad(results, {x}, upstream, {.create_graph = true})[0];
+    CHECK(close(again, dx, 1e-12));
+
+    // What the caller gave for x itself comes first, and stays as it is.
+    const Tensor copy = x * 1, given = randn({2, 7, 5}, {.dtype = Float64}), before = given.clone();
+    const Tensor map = linear(copy, weights[0]);
+    const Tensor both = grad({copy, map}, {x}, {given, upstream[0]})[0];
+    CHECK(close(both.view({14, 5}), before.view({14, 5}) + loops(upstream[0].view({14, out}), weights[0]), 1e-12));
+    CHECK(same(given, before));
+  }
+}
+
 TEST_CASE("a product promotes, passes NaN on, and keeps what a row holds apart from the others") {
   CHECK(matmul(ones({2, 2}), ones({2, 2}, {.dtype = Float64})).dtype() == Float64);
   Tensor a = ones({3, 2}, {.dtype = Float64}), b = ones({2, 2}, {.dtype = Float64});

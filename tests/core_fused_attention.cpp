@@ -219,6 +219,21 @@ TEST_CASE("NaN and infinities behind a mask reach nothing, through fused attenti
   CHECK(test::any_nan(scaled_dot_product_attention(x, x, x)));
 }
 
+TEST_CASE("NaN in one head leaves the gradients of another in range, where they are nearly too large") {
+  // dk = ±scale·32·1e38/2 = ±2e38: no sum on the way may be eight times that.
+  const Tensor q = zeros({2, 1, 64});
+  q.at<float>({0, 0, 0}) = 32;
+  const Tensor v = tensor({{{1e38}, {-1e38}}, {{1.0}, {2.0}}});
+  for (const float other : {1.0F, std::numeric_limits<float>::quiet_NaN()}) {
+    const Tensor k = zeros({2, 2, 64}, {.requires_grad = true});
+    const Tensor g = ones({2, 1, 1});
+    g.at<float>({1, 0, 0}) = other;
+    scaled_dot_product_attention(q, k, v).backward(g);
+    CHECK(k.grad().at<float>({0, 0, 0}) == doctest::Approx(2e38));
+    CHECK(k.grad().at<float>({0, 1, 0}) == doctest::Approx(-2e38));
+  }
+}
+
 TEST_CASE("fused attention gives the same bits for 1, 2 and 3 threads") {
   const int before = num_threads();
   for (const std::int64_t heads : {1, 40}) {

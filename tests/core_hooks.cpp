@@ -4,7 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
+#include <string>
 
 #include "core_values.h"
 #include "throws.h"
@@ -80,6 +82,31 @@ TEST_CASE("hooks can be removed, also while they run") {
   x.zero_grad();
   (x * 1).backward();
   CHECK(x.grad().item() == 1);
+}
+
+TEST_CASE("a hook is any function of a gradient: a null one is refused, whatever it is") {
+  struct Doubled {
+    explicit operator bool() const { return false; }  // which says nothing of it as a hook
+    Tensor operator()(const Tensor& g) const { return g * 2; }
+  };
+  const auto gradient_with = [](const Hook& hook) {
+    const Tensor x = leaf(3);
+    x.register_hook(hook);
+    (x * 1).backward();
+    return x.grad().item();
+  };
+  CHECK(gradient_with([](const Tensor& g) { return g * 5; }) == 5);
+  CHECK(gradient_with([factor = std::make_unique<double>(7)](const Tensor& g) { return g * *factor; }) == 7);
+  CHECK(gradient_with(static_cast<Tensor (*)(const Tensor&)>(neg)) == -1);
+  CHECK(gradient_with(&Tensor::neg) == -1);
+  CHECK(gradient_with(std::function<Tensor(const Tensor&)>(Doubled())) == 2);
+  CHECK(gradient_with(Doubled()) == 2);
+
+  const Tensor x = leaf(3);
+  const std::string empty = "register_hook: the hook is empty";
+  CHECK(error_of([&] { x.register_hook(std::function<Tensor(const Tensor&)>()); }) == empty);
+  CHECK(error_of([&] { x.register_hook(static_cast<Tensor (*)(const Tensor&)>(nullptr)); }) == empty);
+  CHECK(error_of([&] { x.register_hook(static_cast<decltype(&Tensor::neg)>(nullptr)); }) == empty);
 }
 
 TEST_CASE("a hook's result must fit; with create_graph it is part of the history") {

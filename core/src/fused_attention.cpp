@@ -95,9 +95,9 @@ std::array<Tensor, 3> composed_gradient(const Tensor& g, const Tensor& q, const 
       {.mask = mask, .is_causal = numbers.is_causal, .causal_offset = numbers.causal_offset, .scale = numbers.scale});
   const Tensor hidden = p == 0;
   const Tensor dp = masked_fill(dropped(attention_scores(g, v)), hidden, 0);
-  const Tensor ds = masked_fill(p * (dp - sum(p * dp, {-1}, true)), hidden, 0);
-  return {weighted_sum(ds, k) * numbers.scale, weighted_sum(transpose(ds, -2, -1), q) * numbers.scale,
-          weighted_sum(transpose(dropped(p), -2, -1), g)};
+  // Scaled before the products, whose sums could be too large without.
+  const Tensor ds = masked_fill(p * (dp - sum(p * dp, {-1}, true)), hidden, 0) * numbers.scale;
+  return {weighted_sum(ds, k), weighted_sum(transpose(ds, -2, -1), q), weighted_sum(transpose(dropped(p), -2, -1), g)};
 }
 
 /// The gradients by the kernel, tile by tile.

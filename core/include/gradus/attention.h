@@ -41,7 +41,8 @@ GRADUS_API Tensor attention_weights(const Tensor& query, const Tensor& key, cons
 /// One op that never holds the [..., Lq, Lk] weights: it takes memory in proportion to Lq + Lk, skips tiles of weights
 /// in which nothing is seen, and draws dropout again in backward. Gradients of gradients (create_graph), a mask that
 /// requires a gradient or has leading dims of its own, and NaN or inf anywhere take the composed form, which holds the
-/// weights; both agree to rounding.
+/// weights; both agree to rounding. A weight so small that it is subnormal beside the largest of its row (e^-87.3 of it
+/// in Float32) is 0.
 GRADUS_API Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                                const AttentionOptions& options = {});
 

@@ -260,19 +260,26 @@ inline void destroy(HookFunction* function) { delete function; }
 
 }  // namespace detail
 
-/// What register_hook takes: any function that is called with a gradient (a const Tensor&) and returns a Tensor.
-/// Copies share it. (A std::function would bring <functional>, the heaviest header of all, into every source.)
+/// What register_hook takes: any function that is called with a gradient (a const Tensor&) and returns a Tensor, one of
+/// Tensor's own among them. Copies share it. (A std::function would bring <functional>, the heaviest header of all,
+/// into every source.)
 class Hook {
  public:
   Hook() = default;
   template <class F>
   requires std::is_invocable_r_v<Tensor, F&, const Tensor&> Hook(F function) {
-    // An empty std::function, or a null pointer, makes an empty hook.
-    if constexpr (std::is_pointer_v<F> || requires { function.operator bool(); })
-      if (!function) return;
+    // A null pointer or an empty std::function (which can be compared with one) makes an empty hook.
+    if constexpr (std::is_pointer_v<F> || std::is_member_pointer_v<F> ||
+                  (requires { function == nullptr; } && !std::is_convertible_v<F, Tensor (*)(const Tensor&)>))
+      if (function == nullptr) return;
     struct Function final : detail::HookFunction {
       explicit Function(F&& f_) : f(std::move(f_)) {}
-      Tensor call(const Tensor& gradient) override { return f(gradient); }
+      Tensor call(const Tensor& gradient) override {
+        if constexpr (std::is_member_pointer_v<F>)
+          return (gradient.*f)();
+        else
+          return f(gradient);
+      }
       F f;
     };
     function_ = detail::Ref<detail::HookFunction>::adopt(new Function(std::move(function)));

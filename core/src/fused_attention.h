@@ -8,9 +8,6 @@
 
 namespace gradus::detail {
 
-/// All dims but the last two.
-inline Shape batch_of(const Tensor& x) { return Shape(x.shape().begin(), x.shape().end() - 2); }
-
 /// What attention is told besides its tensors: numbers only.
 struct AttentionNumbers {
   double scale;

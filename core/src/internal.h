@@ -39,6 +39,8 @@ Tensor make_view(const Tensor& x, const Shape& shape, const Shape& strides, std:
 Shape broadcast_strides(const Tensor& x, const Shape& shape);
 /// The shape in which all operands meet. Error where they do not.
 Shape broadcast_shapes(const Shape& a, const Shape& b, const char* op);
+/// All dims but the last two.
+inline Shape batch_of(const Tensor& x) { return Shape(x.shape().begin(), x.shape().end() - 2); }
 /// For each index of `batch`, in row-major order, how far the matrix of x (its last two dims) lies from its first; x's
 /// leading dims broadcast to `batch`.
 std::vector<std::int64_t> batch_offsets(const Tensor& x, const Shape& batch);

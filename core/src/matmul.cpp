@@ -46,10 +46,9 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& bias, const Shape&
   }
 }
 
-/// a·b with batch dims that broadcast. No history.
+/// a·b (+ bias) with batch dims that broadcast. No history.
 Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, const char* op) {
-  const auto batch_of = [](const Tensor& x) { return Shape(x.shape().begin(), x.shape().end() - 2); };
-  const Shape batch = detail::broadcast_shapes(batch_of(a), batch_of(b), op);
+  const Shape batch = detail::broadcast_shapes(detail::batch_of(a), detail::batch_of(b), op);
   Shape shape = batch;
   shape.push_back(a.size(-2));
   shape.push_back(b.size(-1));

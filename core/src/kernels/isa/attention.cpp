@@ -31,7 +31,7 @@ Row<T> without_largest(i64 n, const T* s) {
     if (s[j] != s[j]) return {-Lanes<T>::infinity, static_cast<double>(s[j])};
   return {-Lanes<T>::infinity, 0};
 }
-// What stands at s[j], j + count being n: what lies beyond is hidden.
+// The vector at s + j of a row of n scores: what lies beyond the row is hidden.
 template <class T>
 GRADUS_INLINE Vec<T> load_tail(const T* s, i64 j, i64 n) {
   return lane_numbers<T>() < static_cast<typename Lanes<T>::Word>(n - j) ? load(s + j) : splat<T>(-Lanes<T>::infinity);
@@ -51,7 +51,7 @@ GRADUS_INLINE void short_exponentials(i64 n, T* s, i64 s_row, Row<T>* results) {
     const T* row = s + r * s_row;
     a[r] = n <= w ? load_tail(row, 0, n) : load(row);
     b[r] = n <= w ? hidden : load_tail(row, w, n);
-    top[r] = folded<T>(max<T>(a[r], b[r]), [](Vec<T> x, Vec<T> y) { return max<T>(x, y); });
+    top[r] = largest_in_all<T>(max<T>(a[r], b[r]));
   }
 #pragma GCC unroll 4
   for (int r = 0; r < rows; ++r) {

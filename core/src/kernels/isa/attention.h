@@ -56,11 +56,6 @@ struct Finite {
   }
 };
 
-// Asks for n numbers that are soon read, or (write = 1) overwritten.
-template <int write, class T>
-GRADUS_INLINE void ask_for(i64 n, const T* x) {
-  for (i64 c = 0; c < n; c += 64 / static_cast<i64>(sizeof(T))) __builtin_prefetch(x + c, write);
-}
 // The rows of a head lie far apart, mostly on pages that the processor does not foresee. Few are there soon enough.
 constexpr i64 few_rows = 16;
 template <class T>

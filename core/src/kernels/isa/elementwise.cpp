@@ -37,8 +37,7 @@ class Source {
   }
   GRADUS_INLINE Two<Vec<T>> at(i64 i, i64 count) {
     if (stride_ == 1 && count == pair<T>) {
-      if constexpr (pace == Pace::Slow)
-        for (i64 j = 0; j < pair<T>; j += line) __builtin_prefetch(p_ + i + ahead_ + j);
+      if constexpr (pace == Pace::Slow) ask_for<0>(pair<T>, p_ + i + ahead_);
       return load_two(p_ + i);
     }
     if (stride_ != 0) gather(p_ + i * stride_, stride_, count, buffer_);
@@ -46,7 +45,7 @@ class Source {
   }
 
  private:
-  static constexpr i64 line = 64 / sizeof(T), far = 32 * line;
+  static constexpr i64 far = 2048 / sizeof(T);
 
   const T* p_;
   i64 stride_, ahead_;

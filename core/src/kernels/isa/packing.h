@@ -28,10 +28,8 @@ void pack_panel(i64 k, i64 cols, const T* b, i64 b_row, i64 b_col, T* panel) {
       // Columns beyond the last repeat it: what comes of them is not stored.
       const T* column[w];
       for (int e = 0; e < w; ++e) column[e] = b + (j + e < cols ? j + e : cols - 1) * b_col;
-      if (j + 2 * w <= cols) {
-        for (int e = 0; e < w; ++e)
-          for (i64 p = 0; p < k; p += 64 / static_cast<i64>(sizeof(T))) __builtin_prefetch(column[e] + w * b_col + p);
-      }
+      if (j + 2 * w <= cols)
+        for (int e = 0; e < w; ++e) ask_for<0>(k, column[e] + w * b_col);
       T* to = panel + j;
       i64 p = 0;
       for (; p + w <= k; p += w, to += w * nr) {

@@ -84,6 +84,12 @@ GRADUS_INLINE void store(T* p, Vec<T> v) {
   __builtin_memcpy(p, &v, sizeof v);
 }
 
+// Asks for the lines of n numbers that are soon read, or (write = 1) overwritten.
+template <int write, class T>
+GRADUS_INLINE void ask_for(i64 n, const T* p) {
+  for (i64 i = 0; i < n; i += 64 / static_cast<i64>(sizeof(T))) __builtin_prefetch(p + i, write);
+}
+
 #if defined(__AVX512F__)
 GRADUS_INLINE VecF load_first(const float* p, i64 count) {
   return (VecF)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1u), p);
@@ -235,7 +241,8 @@ GRADUS_INLINE VecD lower(VecF v) { return half<0>(v, IndicesTo<Lanes<double>::co
 GRADUS_INLINE VecD upper(VecF v) { return half<Lanes<double>::count>(v, IndicesTo<Lanes<double>::count>::Type{}); }
 #endif
 
-// Folds the lanes of a vector into one number, which all lanes then hold: halves onto each other, again and again.
+// Folds the lanes of a vector: halves onto each other, again and again. `folded` has the result in all lanes, `fold` is
+// that number.
 template <class T, int d, int... l>
 GRADUS_INLINE Vec<T> swapped(Vec<T> v, Indices<l...>) {
   return __builtin_shufflevector(v, v, (l ^ d)...);
@@ -284,8 +291,12 @@ GRADUS_INLINE Vec<T> max(Vec<T> a, Vec<T> b) {
   return a > b ? a : b;
 }
 template <class T>
+GRADUS_INLINE Vec<T> largest_in_all(Vec<T> v) {
+  return folded<T>(v, [](Vec<T> a, Vec<T> b) { return max<T>(a, b); });
+}
+template <class T>
 GRADUS_INLINE T largest_lane(Vec<T> v) {
-  return fold<T>(v, [](Vec<T> a, Vec<T> b) { return max<T>(a, b); });
+  return largest_in_all<T>(v)[0];
 }
 GRADUS_INLINE VecF sqrt(VecF x) {
 #if defined(__AVX512F__)

@@ -65,7 +65,8 @@ struct Job {
                      .last = std::clamp(numbers.causal_offset, -q.size(-2), k.size(-2)),
                      .tiles = nullptr,
                      .dropout = numbers.field,
-                     .first_weight = 0},
+                     .first_weight = 0,
+                     .kept = nullptr},
            .heads = static_cast<std::int64_t>(q_at.size()),
            .q = q_at.data(),
            .k = k_at.data(),
@@ -102,12 +103,13 @@ std::array<Tensor, 3> composed_gradient(const Tensor& g, const Tensor& q, const 
 
 /// The gradients by the kernel, tile by tile.
 std::array<Tensor, 3> fused_gradient(const Tensor& g, const Tensor& q, const Tensor& k, const Tensor& v,
-                                     const Tensor& mask, const Tensor& y, const Tensor& top_scale,
+                                     const Tensor& mask, const Tensor& y, const Tensor& top_scale, const Tensor& kept,
                                      const AttentionNumbers& numbers) {
   const Tensor queries = with_rows(q), keys = with_rows(k), values = with_rows(v), upstream = with_rows(g);
   const Shape batch = batch_of(q);
   const int row = q.shape().size() - 2;
-  const Job job(queries, keys, values, mask, numbers);
+  Job job(queries, keys, values, mask, numbers);
+  if (kept.defined()) job.job.first.kept = mutable_pointer(kept);
   const Tensor dq = make_in_order_of(q, q.shape()), dk = make_in_order_of(k, k.shape()),
                dv = make_in_order_of(v, v.shape());
   const auto g_at = batch_offsets(upstream, batch), y_at = batch_offsets(y, batch), dq_at = batch_offsets(dq, batch),
@@ -144,17 +146,23 @@ Tensor fused_attention(const Tensor& q, const Tensor& k, const Tensor& v, const 
   const Tensor y = make_in_order_of(q, shape);
   shape[shape.size() - 1] = 2;
   const Tensor top_scale = make(shape, q.dtype());
-  const Job job(queries, keys, values, mask, numbers);
+  Job job(queries, keys, values, mask, numbers);
+  Tensor kept;
+  if (const std::int64_t size = kernels::attention_kept(job.job);
+      size > 0 && recording() && (wanted(q) || wanted(k) || wanted(v))) {
+    kept = make({size}, q.dtype());
+    job.job.first.kept = mutable_pointer(kept);
+  }
   const auto y_at = batch_offsets(y, batch_of(q));
   if (!kernels::attention(q.dtype(), job.job, mutable_pointer(y), y_at.data(), y.strides()[y.dim() - 2],
                           mutable_pointer(top_scale)))
     return {};
   return record_together("scaled_dot_product_attention", y, std::array{&q, &k, &v},
-                         saving(q, k, v, mask, output, top_scale),
+                         saving(q, k, v, mask, output, top_scale, kept),
                          [numbers](const Tensor& g, const Tensor& Q, const Tensor& K, const Tensor& V,
-                                   const Tensor& mask_, const Tensor& Y, const Tensor& ts) {
+                                   const Tensor& mask_, const Tensor& Y, const Tensor& ts, const Tensor& weights) {
                            if (grad_enabled()) return composed_gradient(g, Q, K, V, mask_, numbers);
-                           return fused_gradient(g, Q, K, V, mask_, Y, ts, numbers);
+                           return fused_gradient(g, Q, K, V, mask_, Y, ts, weights, numbers);
                          });
 }
 

@@ -108,6 +108,7 @@ AttentionHead head_of(DType dtype, const AttentionJob& job, const SeenTiles& til
   if (h.added) h.added = at(h.added, job.mask[i], dtype);
   h.tiles = tiles.of(i);
   h.first_weight = i * h.queries * h.keys;
+  if (h.kept) h.kept = at(h.kept, i * h.queries * kept_row(h.keys), dtype);
   return h;
 }
 
@@ -127,6 +128,12 @@ struct Cut {
 };
 
 }  // namespace
+
+i64 attention_kept(const AttentionJob& job) {
+  const AttentionHead& h = job.first;
+  const bool few = h.keys <= std::min(table().attention_blocks().keys, h.depth + h.width);
+  return few ? job.heads * h.queries * kept_row(h.keys) : 0;
+}
 
 bool attention(DType dtype, const AttentionJob& job, void* y, const i64* y_offsets, i64 y_row, void* top_scale) {
   const Table& t = table();

@@ -120,6 +120,9 @@ struct AttentionBlocks {
   i64 queries, keys;
 };
 
+// From one row of kept weights to the next: whole vectors of every set.
+constexpr i64 kept_row(i64 keys) { return (keys + 15) / 16 * 16; }
+
 // One head: y = dropout(softmax(scale·Q·Kᵀ + mask))·V, with Q of queries × depth, K of keys × depth, V of keys × width.
 // Columns are neighbours, rows have a stride.
 struct AttentionHead {
@@ -142,6 +145,10 @@ struct AttentionHead {
 
   DropoutField dropout;  // none where p = 0
   i64 first_weight;      // the place in its field of this head's weight [0, 0]; they lie row by row
+
+  // What forward keeps for backward where all keys are one tile, or null: e^(score - largest), with a minus (also
+  // before 0) where the weight is dropped; row by row, kept_row(keys) apart, 0 where nothing is seen.
+  void* kept;
 };
 
 // Where the gradients of a head lie.

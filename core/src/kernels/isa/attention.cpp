@@ -112,18 +112,20 @@ bool attention_of(const AttentionHead& h, i64 i0, i64 i1, void* y_, i64 y_row, v
   constexpr i64 nr = tile_cols<T>, w = Lanes<T>::count;
   T* y = static_cast<T*>(y_);
   T* top_scale = static_cast<T*>(top_scale_);
-  const i64 tiles = up(h.keys, tile_keys) / tile_keys, s_row = up(h.keys, w) + w;
+  const i64 tiles = up(h.keys, tile_keys) / tile_keys, s_row = h.kept ? kept_row(h.keys) : up(h.keys, w) + w;
   const i64 k_size = up(h.keys, nr) * h.depth, v_size = up(h.width, nr) * h.keys;
   const i64 m_most = least(block_queries, i1 - i0);
   const Field field(h);
+  const bool in_kept = h.kept && field.none();  // kept as they are used: computed there
 
   using S = Space;
   Space space(S::bytes<T>(k_size) + S::bytes<T>(v_size + w) + S::bytes<T>(m_most * h.depth) +
-              S::bytes<T>(m_most * s_row) + S::bytes<std::uint32_t>(field.none() ? 0 : Field::most_words));
+              S::bytes<T>(in_kept ? 0 : m_most * s_row) +
+              S::bytes<std::uint32_t>(field.none() ? 0 : Field::most_words));
   T* const k_panels = space.take<T>(k_size);  // of Kᵀ: a tile of keys is whole panels
   T* const v_panels = space.take<T>(v_size + w);
   T* const q = space.take<T>(m_most * h.depth);
-  T* const scores = space.take<T>(m_most * s_row);  // of the visible tiles, side by side
+  T* const space_of_scores = space.take<T>(in_kept ? 0 : m_most * s_row);
   std::uint32_t* const words = field.none() ? nullptr : space.take<std::uint32_t>(Field::most_words);
   pack_panels(h.depth, h.keys, static_cast<const T*>(h.k), 1, h.k_row, k_panels, nr * h.depth);
   const Rows<T> v = as_panels(h.keys, h.width, static_cast<const T*>(h.v), h.v_row, v_panels);
@@ -134,6 +136,8 @@ bool attention_of(const AttentionHead& h, i64 i0, i64 i1, void* y_, i64 y_row, v
     const SeenTile* seen = h.tiles + i / block_queries * tiles;
     scaled_rows(m, h.depth, static_cast<const T*>(h.q) + i * h.q_row, h.q_row, static_cast<T>(h.scale), q, h.depth);
     ask_to_write(m, h.width, y + i * y_row, y_row);
+    T* const kept_rows = h.kept ? static_cast<T*>(h.kept) + i * s_row : nullptr;
+    T* const scores = in_kept ? kept_rows : space_of_scores;  // of the visible tiles, side by side
     i64 n = 0;
     for (i64 t = 0; t < tiles; ++t) {
       if (seen[t].end == 0) continue;
@@ -155,7 +159,7 @@ bool attention_of(const AttentionHead& h, i64 i0, i64 i1, void* y_, i64 y_row, v
       kept[1] = static_cast<T>(1 / rows[r].sum);
       if (rows[r].top == -Lanes<T>::infinity) {
         if (rows[r].sum != 0 || sees_any<T>(h, i + r)) return false;
-        for (i64 j = 0; j < n; ++j) scores[r * s_row + j] = 0;
+        for (i64 j = 0; j < up(n, w); ++j) scores[r * s_row + j] = 0;
         kept[0] = kept[1] = 0;
       }
     }
@@ -168,10 +172,14 @@ bool attention_of(const AttentionHead& h, i64 i0, i64 i1, void* y_, i64 y_row, v
           each_vector<T>(seen[t].end, [&](i64 j, i64 count) GRADUS_INLINED {
             T* e = s + r * s_row + j;
             const auto drop = dropped<T>(drawn.words + r * drawn.row + j, field.threshold());
-            store_up_to<T>(e, drop ? Vec<T>{} : load_up_to(e, count), count);
+            const Vec<T> power = load_up_to(e, count);
+            if (kept_rows) store_up_to<T>(kept_rows + r * s_row + j, drop ? -power : power, count);
+            store_up_to<T>(e, drop ? Vec<T>{} : power, count);
           });
       }
     }
+    // Another block of queries may see more keys.
+    if (kept_rows && n < h.keys) clear(m, h.keys - n, kept_rows + n, s_row);
 
     // Neighbouring tiles are one run of keys.
     T* const out = y + i * y_row;

@@ -1,5 +1,5 @@
-// The gradients of attention, tile by tile: the weights of a tile are computed anew from what forward kept of each
-// query.
+// The gradients of attention, tile by tile: the weights of a tile are those that forward kept, or are computed anew
+// from what it kept of each query.
 #include "attention.h"
 
 namespace gradus::kernels::GRADUS_ISA_NS {
@@ -7,27 +7,33 @@ namespace {
 
 constexpr i64 band_queries = 2 * block_queries;  // longer than forward's, as the sums over queries want them
 
-// P and dP of a tile become what the products need: dropout(P) and dS = P∘(dropout(dP) - Σ P∘dropout(dP)).
+// The weights of a query before they were divided by their sum, and which of them are dropped.
 template <class T>
-struct TileRow {
-  T top, scale, sum;           // of this query: its largest score, 1/Σ e^(s - largest), Σ g∘y
-  const std::uint32_t* words;  // of dropout, or null
-  std::uint32_t threshold;
-  T kept;  // what is kept is multiplied by 1/(1-p)
+struct Powers {
+  Vec<T> powers;
+  Int<T> drop;
 };
 template <class T>
-GRADUS_INLINE void weigh(i64 n, const TileRow<T>& row, T* s, T* d) {
-  constexpr i64 w = Lanes<T>::count;
-  for (i64 j = 0; j < n; j += w) {
-    const Vec<T> p = normal_exp_of_negative<T>(load(s + j) - row.top) * row.scale;
-    Vec<T> dp = load(d + j), weight = p;
-    if (row.words) {
-      const auto drop = dropped<T>(row.words + j, row.threshold);
-      weight = drop ? Vec<T>{} : weight * row.kept;
-      dp = drop ? Vec<T>{} : dp * row.kept;
+struct TileRow {
+  T scale, sum;  // of this query: 1/Σ e^(s - largest), Σ g∘y
+  bool drops;
+  T kept;  // what is kept is multiplied by 1/(1-p)
+};
+// What the products need of a row of n weights, whose powers at j powers(j) gives: dropout(P) is written into p, and dP
+// becomes dS = P∘(dropout(dP) - Σ P∘dropout(dP)).
+template <class T, class F>
+GRADUS_INLINE void weigh(i64 n, const TileRow<T>& row, F powers, T* p, T* d) {
+  for (i64 j = 0; j < n; j += Lanes<T>::count) {
+    const Powers<T> of = powers(j);
+    const Vec<T> weight = of.powers * row.scale;
+    const Vec<T> dp = load(d + j);
+    if (row.drops) {
+      store<T>(p + j, of.drop ? Vec<T>{} : weight * row.kept);
+      store<T>(d + j, weight * ((of.drop ? Vec<T>{} : dp * row.kept) - row.sum));
+    } else {
+      store<T>(p + j, weight);
+      store<T>(d + j, weight * (dp - row.sum));
     }
-    store<T>(s + j, weight);
-    store<T>(d + j, p * (dp - row.sum));
   }
 }
 
@@ -93,7 +99,7 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
       }
       if (!k_rows.from) {
         const T* k = static_cast<const T*>(h.k) + j * h.k_row;
-        pack_panels(h.depth, keys, k, 1, h.k_row, kt_panels, nr * h.depth);
+        if (!h.kept) pack_panels(h.depth, keys, k, 1, h.k_row, kt_panels, nr * h.depth);
         k_rows = as_panels(keys, h.depth, k, h.k_row, k_panels);
         pack_panels(h.width, keys, static_cast<const T*>(h.v) + j * h.v_row, 1, h.v_row, vt_panels, nr * h.width);
       }
@@ -102,20 +108,39 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
         ask_to_write(n - reached, h.depth, dk + reached * d.dk_row, d.dk_row);
         ask_to_write(n - reached, h.width, dv + reached * d.dv_row, d.dv_row);
       }
-      multiply_packed(m, up(n, w), h.depth, q + i * h.depth, h.depth, kt_panels, p, tile_keys);
-      if (!seen.all) hide(h, i, m, j, n, p, tile_keys);
       multiply_packed(m, up(n, w), h.width, g + i * d.g_row, d.g_row, vt_panels, ds, tile_keys);
       Drawn drawn{};
-      if (!field.none()) drawn = field.draw(i, m, j, n, words);
+      if (!h.kept) {
+        multiply_packed(m, up(n, w), h.depth, q + i * h.depth, h.depth, kt_panels, p, tile_keys);
+        if (!seen.all) hide(h, i, m, j, n, p, tile_keys);
+        if (!field.none()) drawn = field.draw(i, m, j, n, words);
+      }
       for (i64 r = 0; r < m; ++r) {
-        weigh<T>(n,
-                 {.top = top_scale[2 * (i + r)],
-                  .scale = top_scale[2 * (i + r) + 1],
-                  .sum = sums[i + r],
-                  .words = drawn.words ? drawn.words + r * drawn.row : nullptr,
-                  .threshold = field.threshold(),
-                  .kept = static_cast<T>(field.scale())},
-                 p + r * tile_keys, ds + r * tile_keys);
+        T* const p_row = p + r * tile_keys;
+        const TileRow<T> row{.scale = top_scale[2 * (i + r) + 1],
+                             .sum = sums[i + r],
+                             .drops = !field.none(),
+                             .kept = static_cast<T>(field.scale())};
+        if (h.kept) {
+          const T* kept = static_cast<const T*>(h.kept) + (i + r) * kept_row(h.keys);
+          weigh<T>(
+              n, row,
+              [kept](i64 at) GRADUS_INLINED {
+                const Vec<T> power = load(kept + at);
+                return Powers<T>{abs<T>(power), (Int<T>)power < 0};
+              },
+              p_row, ds + r * tile_keys);
+        } else {
+          const T top = top_scale[2 * (i + r)];
+          const std::uint32_t* row_words = drawn.words + r * drawn.row;
+          weigh<T>(
+              n, row,
+              [&](i64 at) GRADUS_INLINED {
+                return Powers<T>{normal_exp_of_negative<T>(load(p_row + at) - top),
+                                 row.drops ? dropped<T>(row_words + at, field.threshold()) : Int<T>{}};
+              },
+              p_row, ds + r * tile_keys);
+        }
       }
       // Of the keys that this block sees, the first `reached` have sums to add to.
       const auto onto = [&](const T* a, const Rows<T>& b, i64 columns, T* c, i64 c_row) {

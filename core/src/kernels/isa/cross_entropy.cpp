@@ -13,21 +13,25 @@ void cross_entropy_of(i64 rows, i64 n, const void* x_, const i64* target, i64 ig
                       const void* weight_, void* loss_, double* top_sum) {
   const T* weight = static_cast<const T*>(weight_);
   T* loss = static_cast<T*>(loss_);
-  each_exp_sum(rows, n, static_cast<const T*>(x_), [&](i64 r, ExpSum<T> of) GRADUS_INLINED {
-    const T top = of.top, *x = static_cast<const T*>(x_) + r * n;
-    top_sum[2 * r] = static_cast<double>(top);
+  const T* x = static_cast<const T*>(x_);
+  // First all sums: calls of log between them would take away the registers.
+  each_exp_sum(rows, n, x, [&](i64 r, ExpSum<T> of) GRADUS_INLINED {
+    top_sum[2 * r] = static_cast<double>(of.top);
     top_sum[2 * r + 1] = of.sum;
+  });
+  for (i64 r = 0; r < rows; ++r, x += n) {
     const i64 t = target[r];
     loss[r] = 0;
-    if (t == ignore) return;
-    const double log_sum = __builtin_log(of.sum);
+    if (t == ignore) continue;
+    const double top = top_sum[2 * r], log_sum = __builtin_log(top_sum[2 * r + 1]);
     const double on_target = (weight ? static_cast<double>(weight[t]) : 1.0) * (1 - smoothing);
     double value = 0;
-    if (on_target != 0) value = on_target * (static_cast<double>(top) - static_cast<double>(x[t]) + log_sum);
+    if (on_target != 0) value = on_target * (top - static_cast<double>(x[t]) + log_sum);
     if (smoothing != 0) {
       Sum below, weights;
       each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
-        const Vec<T> d = top - load_up_to(x + i, count, top);
+        const T of = static_cast<T>(top);
+        const Vec<T> d = of - load_up_to(x + i, count, of);
         const Vec<T> w = weight ? load_up_to(weight + i, count, T(0)) : splat(T(1));
         below.add(w == T(0) ? Vec<T>{} : d * w);
         weights.add(w);
@@ -36,7 +40,7 @@ void cross_entropy_of(i64 rows, i64 n, const void* x_, const i64* target, i64 ig
       value += smoothing / static_cast<double>(n) * (below.total() + total * log_sum);
     }
     loss[r] = static_cast<T>(value);
-  });
+  }
 }
 
 // d loss/d x_j = w_t·(1-ε)·(p_j - [j = t]) + ε/n·(p_j·Σw - w_j) with p = e^(x - max x)/Σ e^(x - max x), times scale.

@@ -52,32 +52,29 @@ GRADUS_INLINE T row_max(i64 n, const T* x) {
 // is nothing beside the largest, 1.
 template <class T, class F>
 GRADUS_INLINE void each_exp_sum(i64 rows, i64 n, const T* x, F f) {
-  constexpr T infinity = Lanes<T>::infinity, furthest = sizeof(T) == 4 ? T(87) : T(708);
+  constexpr T infinity = Lanes<T>::infinity;
   constexpr i64 w = Lanes<T>::count;
   if (rows == 0) return;
   T top = row_max(n, x);
   for (i64 r = 0; r < rows; ++r, x += n) {
     const T* next = r + 1 < rows ? x + n : x;
-    const auto powers = [top](auto v) GRADUS_INLINED {
-      const auto at = reduce_by_ln2<T>(-at_most(top - v, furthest), T(0));
-      return exp_reduced<T>(at.r) * at.power;
-    };
+    const auto powers = [top](auto v) GRADUS_INLINED { return quick_exp<T>(at_least(v - top, lowest_normal_exp<T>)); };
     PowerSum<T> sum;
-    Two<Vec<T>> most = filled<Two<Vec<T>>>(-infinity);
+    Vec<T> most = splat<T>(-infinity);
     i64 i = 0;
     for (; i + 2 * w <= n; i += 2 * w) {
       __builtin_prefetch(next + n + i);
       const Two<Vec<T>> power = powers(load_two(x + i));
       sum.add(power.a);
       sum.add(power.b);
-      most = max<T>(load_two(next + i), most);
+      most = max<T>(load(next + i), max<T>(load(next + i + w), most));
     }
     for (; i < n; i += w) {
       sum.add(powers(load_up_to(x + i, n - i, -infinity)));
-      most.a = max<T>(load_up_to(next + i, n - i, -infinity), most.a);
+      most = max<T>(load_up_to(next + i, n - i, -infinity), most);
     }
     f(r, ExpSum<T>{top, top - top == T(0) ? sum.total() : static_cast<double>(top - top)});
-    top = largest_lane<T>(max<T>(most.a, most.b));
+    top = largest_lane<T>(most);
   }
 }
 

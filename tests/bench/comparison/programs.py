@@ -52,11 +52,21 @@ def build_native(build):
     return find_ours(folder)
 
 
-def run(program, arguments, threads, extra=None, memory_limit=None):
-    """What the program says: {name: [numbers]}, and its errors."""
+def run(program, arguments, threads, extra=None, turn=0, memory_limit=None):
+    """What the program says: {name: [numbers]}, and its errors.
+
+    With one thread it runs on one processor, in each turn on the next: neighbours may keep one of them busy, and both
+    sides of a comparison should meet the same ones."""
     env = os.environ | {"OMP_NUM_THREADS": str(threads), "GRADUS_NUM_THREADS": str(threads)} | (extra or {})
-    limit = memory_limit and (lambda: resource.setrlimit(resource.RLIMIT_AS, (memory_limit, memory_limit)))
-    done = subprocess.run([program, *map(str, arguments)], env=env, capture_output=True, text=True, preexec_fn=limit)
+    processors = sorted(os.sched_getaffinity(0))
+
+    def before():
+        if threads == 1:
+            os.sched_setaffinity(0, {processors[turn % len(processors)]})
+        if memory_limit:
+            resource.setrlimit(resource.RLIMIT_AS, (memory_limit, memory_limit))
+
+    done = subprocess.run([program, *map(str, arguments)], env=env, capture_output=True, text=True, preexec_fn=before)
     said = {}
     for line in done.stdout.splitlines():
         name, *numbers = line.split("\t")
@@ -64,9 +74,9 @@ def run(program, arguments, threads, extra=None, memory_limit=None):
     return said, done.stderr
 
 
-def seconds(program, case, budget, threads, extra=None):
+def seconds(program, case, budget, threads, extra=None, turn=0):
     """Seconds of one step of one case in a process of its own."""
-    said, errors = run(program, [budget, "=" + case], threads, extra)
+    said, errors = run(program, [budget, "=" + case], threads, extra, turn)
     if case not in said:
         raise Missing(f"{program} says nothing about {case}\n{errors}")
     return said[case][0]
@@ -75,8 +85,8 @@ def seconds(program, case, budget, threads, extra=None):
 def section(program, name, budget, only, threads, rounds):
     """The rows of a section of gradus_bench: the least of each column over the rounds."""
     best = {}
-    for _ in range(rounds):
-        said, errors = run(program, ["--section", name, budget, only], threads)
+    for turn in range(rounds):
+        said, errors = run(program, ["--section", name, budget, only], threads, turn=turn)
         if errors:
             raise Missing(errors.strip())
         for row, numbers in said.items():
@@ -116,6 +126,6 @@ def best_setting(peer, threads):
     settings = [{}, {"OPENBLAS_CORETYPE": "HASWELL"}]
     if "avx512" in pathlib.Path("/proc/cpuinfo").read_text():
         settings.append({"OPENBLAS_CORETYPE": "SKYLAKEX"})
-    tries = [[seconds(peer, "mha_8x128x256", 0.2, threads, s) for _ in range(3)] for s in settings]
+    tries = [[seconds(peer, "mha_8x128x256", 0.2, threads, s, turn) for turn in range(4)] for s in settings]
     best = min(range(len(settings)), key=lambda i: min(tries[i]))
     return settings[best], "OpenBLAS, OPENBLAS_CORETYPE " + settings[best].get("OPENBLAS_CORETYPE", "not set")

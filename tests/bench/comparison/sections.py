@@ -58,10 +58,14 @@ def wanted(args, cases):
     return [case for case in cases if args.only in case]
 
 
+def seconds(args, program, case, turn, threads, extra=None):
+    return programs.seconds(program, case, args.seconds, threads, extra, turn)
+
+
 def alternate(args, cases, left, right):
     """For each case the least seconds of two sides that run in turn, and the median of the ratio within a round."""
     for case in wanted(args, cases):
-        rounds = [(left(case), right(case)) for _ in range(args.rounds)]
+        rounds = [(left(case, turn), right(case, turn)) for turn in range(args.rounds)]
         yield case, *(min(side) for side in zip(*rounds)), statistics.median(a / b for a, b in rounds)
 
 
@@ -77,8 +81,8 @@ def peer(args, ours):
         print(f"\n{plural(threads)}; peer: libtorch {version}, {setting}")
         print(f"{'case':<24}{'ours':>13}{'peer':>13}{'ratio':>8}{'median':>8}")
         for case, a, b, median in alternate(args, PEER,
-                                            lambda c: programs.seconds(ours, c, args.seconds, threads),
-                                            lambda c: programs.seconds(program, c, args.seconds, threads, extra)):
+                                            lambda *c: seconds(args, ours, *c, threads),
+                                            lambda *c: seconds(args, program, *c, threads, extra)):
             verdict = rows.verdict(case, a / b, at_most=PEER[case][column])
             print(f"{case:<24}{micro(a)}{micro(b)}{a / b:>8.3f}{median:>8.3f}{verdict}", flush=True)
         missed += rows.missed
@@ -115,7 +119,7 @@ def threads(args, ours):
     rows = Rows(args, "threads")
     print("\none thread and two; gain: time with one / time with two")
     print(f"{'case':<24}{'one':>13}{'two':>13}{'gain':>8}{'median':>8}")
-    sides = [lambda case, n=n: programs.seconds(ours, case, args.seconds, n) for n in (1, 2)]
+    sides = [lambda *c, n=n: seconds(args, ours, *c, n) for n in (1, 2)]
     for case, one, two, median in alternate(args, [*SCALING, *SMALL], *sides):
         verdict = rows.verdict(case, one / two, at_least=SCALING.get(case, 1 / SMALL_LOSS))
         print(f"{case:<24}{micro(one)}{micro(two)}{one / two:>8.3f}{median:>8.3f}{verdict}", flush=True)
@@ -130,9 +134,9 @@ def isa(args, ours):
     print(f"{'case':<24}" + "".join(f"{name:>13}" for name in sets))
     for case in wanted(args, PEER):
         best = [math.inf] * len(sets)
-        for _ in range(args.rounds):
+        for turn in range(args.rounds):
             for i, name in enumerate(sets):
-                now = programs.seconds(ours, case, args.seconds, count, {"GRADUS_ISA": name})
+                now = seconds(args, ours, case, turn, count, {"GRADUS_ISA": name})
                 best[i] = min(best[i], now)
         print(f"{case:<24}" + "".join(map(micro, best)), flush=True)
     return []
@@ -145,7 +149,7 @@ def native(args, ours):
     count = args.threads[0]
     print(f"\n{plural(count)}; {programs.instruction_set(ours)}, chosen at start-up, beside -march=native")
     print(f"{'case':<24}{'ours':>13}{'native':>13}{'ratio':>8}{'median':>8}")
-    sides = [lambda case, p=p: programs.seconds(p, case, args.seconds, count) for p in (ours, program)]
+    sides = [lambda *c, p=p: seconds(args, p, *c, count) for p in (ours, program)]
     for case, a, b, median in alternate(args, PEER, *sides):
         verdict = rows.verdict(case, a / b, at_most=NATIVE_LOSS)
         print(f"{case:<24}{micro(a)}{micro(b)}{a / b:>8.3f}{median:>8.3f}{verdict}", flush=True)

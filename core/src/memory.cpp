@@ -61,9 +61,10 @@ struct FreeBlock {
   FreeBlock* next;
 };
 
-// Small blocks: a list for each class and thread, without locks. What a thread keeps is bounded, so that a huge graph,
-// once freed, goes back to the system; a graph of 100,000 ops still fits.
-constexpr std::size_t small_bytes_kept = std::size_t{64} << 20;
+// Small blocks: a list for each class and thread, without locks. A thread keeps at most what it had in use at its
+// busiest moment, so that a graph as large as the last one needs nothing from the system, but a thread that only frees
+// what others allocate does not hoard; some megabytes in any case.
+constexpr std::int64_t small_bytes_kept = std::int64_t{32} << 20;
 
 struct ThreadState;
 struct Registry {
@@ -79,7 +80,9 @@ Registry& registry() {
 
 struct ThreadState {
   std::array<FreeBlock*, small_classes> free{};
-  std::size_t kept = 0;  // bytes in the lists
+  std::int64_t kept = 0;                 // bytes in the lists
+  std::int64_t used = 0;                 // allocated here and not freed here: negative where others' blocks are freed
+  std::int64_t most = small_bytes_kept;  // bytes that may be kept
   // Written by this thread only, read by others: relaxed loads and stores are enough, and cheap.
   std::array<std::atomic<std::int64_t>, 3> counts{};
 
@@ -184,9 +187,12 @@ void* pool_allocate(std::size_t bytes) {
   if (index >= small_classes) return large_pool().allocate(index);
   if (ThreadState* state = thread_state()) {
     const auto i = static_cast<std::size_t>(index);
+    const auto size = static_cast<std::int64_t>(class_size(index));
+    state->used += size;
+    state->most = std::max(state->most, state->used);
     if (FreeBlock* block = state->free[i]) {
       state->free[i] = block->next;
-      state->kept -= class_size(index);
+      state->kept -= size;
       return block;
     }
   }
@@ -200,9 +206,11 @@ void pool_free(void* block, std::size_t bytes) noexcept {
   if (index < small_classes) {
     ThreadState* state = thread_state();
     const auto i = static_cast<std::size_t>(index);
-    if (state && state->kept < small_bytes_kept) {
+    const auto size = static_cast<std::int64_t>(class_size(index));
+    if (state) state->used -= size;
+    if (state && state->kept < state->most) {
       state->free[i] = new (block) FreeBlock{state->free[i]};
-      state->kept += class_size(index);
+      state->kept += size;
       return;
     }
   }

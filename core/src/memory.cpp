@@ -61,11 +61,12 @@ struct FreeBlock {
   FreeBlock* next;
 };
 
-// Small blocks: a list for each class and thread, without locks. A thread keeps at most what it had in use at its
-// busiest moment, so that a graph as large as the last one needs nothing from the system, but a thread that only frees
-// what others allocate does not hoard; some megabytes in any case.
-constexpr std::int64_t small_bytes_kept = std::int64_t{32} << 20;
+// What a pool holds is bounded by what was in use at the busiest moment, `peak`: memory never grows beyond a fixed
+// multiple of what the program needs, and a step as large as the last one needs nothing from the system.
+constexpr std::size_t most_held(std::size_t peak) { return peak + peak / 4 + (std::size_t{32} << 20); }
 
+// Small blocks: a list for each class and thread, without locks. The bound is for what a thread keeps unused, so that
+// one that only frees what others allocate does not hoard.
 struct ThreadState;
 struct Registry {
   std::mutex mutex;
@@ -80,9 +81,9 @@ Registry& registry() {
 
 struct ThreadState {
   std::array<FreeBlock*, small_classes> free{};
-  std::int64_t kept = 0;                 // bytes in the lists
-  std::int64_t used = 0;                 // allocated here and not freed here: negative where others' blocks are freed
-  std::int64_t most = small_bytes_kept;  // bytes that may be kept
+  std::size_t kept = 0;   // bytes in the lists
+  std::int64_t used = 0;  // bytes allocated here less those freed here: negative where others' blocks are freed
+  std::int64_t peak = 0;  // the largest that was
   // Written by this thread only, read by others: relaxed loads and stores are enough, and cheap.
   std::array<std::atomic<std::int64_t>, 3> counts{};
 
@@ -119,8 +120,7 @@ ThreadState* thread_state() {
   return state ? state : make_state();
 }
 
-// Large blocks: lists shared by all threads. What is kept unused is bounded by what was in use at the busiest moment,
-// so that memory never grows beyond a fixed multiple of what the program needs.
+// Large blocks: lists shared by all threads.
 class LargePool {
  public:
   void* allocate(int index) {
@@ -159,7 +159,7 @@ class LargePool {
  private:
   // Gives the largest unused blocks back while there are too many.
   void trim() noexcept {
-    const std::size_t bound = peak_ + peak_ / 4 + (std::size_t{32} << 20);
+    const std::size_t bound = most_held(peak_);
     for (int i = classes - 1; i >= small_classes && in_use_ + unused_ > bound; --i) {
       auto& list = free_[static_cast<std::size_t>(i)];
       while (list && in_use_ + unused_ > bound) {
@@ -187,9 +187,9 @@ void* pool_allocate(std::size_t bytes) {
   if (index >= small_classes) return large_pool().allocate(index);
   if (ThreadState* state = thread_state()) {
     const auto i = static_cast<std::size_t>(index);
-    const auto size = static_cast<std::int64_t>(class_size(index));
-    state->used += size;
-    state->most = std::max(state->most, state->used);
+    const std::size_t size = class_size(index);
+    state->used += static_cast<std::int64_t>(size);
+    state->peak = std::max(state->peak, state->used);
     if (FreeBlock* block = state->free[i]) {
       state->free[i] = block->next;
       state->kept -= size;
@@ -206,9 +206,9 @@ void pool_free(void* block, std::size_t bytes) noexcept {
   if (index < small_classes) {
     ThreadState* state = thread_state();
     const auto i = static_cast<std::size_t>(index);
-    const auto size = static_cast<std::int64_t>(class_size(index));
-    if (state) state->used -= size;
-    if (state && state->kept < state->most) {
+    const std::size_t size = class_size(index);
+    if (state) state->used -= static_cast<std::int64_t>(size);
+    if (state && state->kept < most_held(static_cast<std::size_t>(state->peak))) {
       state->free[i] = new (block) FreeBlock{state->free[i]};
       state->kept += size;
       return;

@@ -42,6 +42,7 @@ void tile(const TileJob<T>& job) {
   const T* b = job.b;
   const T* a = job.a;
   const i64 a_row = job.a_row, a_col = job.a_col, b_row = job.b_row;
+#pragma GCC unroll 2
   for (i64 p = job.k; p > 0; --p) {
     Vec<T> bv[vectors];
 #pragma GCC unroll 2

@@ -230,3 +230,24 @@ TEST_CASE("nothing is recorded under a NoGradGuard by ops that look for the winn
   CHECK_FALSE(min(x, 0).values.requires_grad());
   CHECK_FALSE(max(x, 0).values.requires_grad());
 }
+
+TEST_CASE("sums and means over what an expanded tensor repeats are those of its copy") {
+  const Tensor x = uniform({3, 1, 4, 1}, -2, 2, 1);
+  for (const DType dtype : {Float32, Float64, Int64, Bool}) {
+    CAPTURE(dtype);
+    const Tensor repeated = (dtype == Bool ? x > 0 : (x * 10).to(dtype)).expand({3, 5, 4, 7});
+    const Tensor copy = repeated.clone();
+    CHECK(copy.is_contiguous());
+    for (const Shape& dims : {Shape{}, {1}, {3}, {1, 3}, {0, 1}, {2, 3}, {0, 2}, {-3}}) {
+      CAPTURE(dims);
+      CHECK(close(sum(repeated, dims), sum(copy, dims), 1e-6));
+      CHECK(sum(repeated, dims, true).shape() == sum(copy, dims, true).shape());
+      if (is_floating(dtype)) CHECK(close(mean(repeated, dims), mean(copy, dims), 1e-6));
+    }
+  }
+  CHECK(sum(ones({1}).expand({0})).item() == 0);
+  CHECK(sum(full({1}, infinity).expand({3})).item() == infinity);
+  const Tensor leaf = ones({1, 2}, {.requires_grad = true});
+  sum(leaf.expand({6, 2})).backward();
+  CHECK(same(leaf.grad(), tensor({{6.0F, 6.0F}})));
+}

@@ -30,6 +30,21 @@ Tensor run(Reduce op, const Tensor& x, const Reduced& r, bool keep) {
   return y;
 }
 
+/// Σ x. What an expanded x only repeats is not added up, but multiplied.
+Tensor total(const Tensor& x, Reduced r, bool keep) {
+  Shape once = x.shape();
+  std::int64_t repeats = 1;
+  for (int i = 0; i < once.size(); ++i) {
+    if (!r.gone[static_cast<std::size_t>(i)] || x.strides()[i] != 0 || once[i] < 2) continue;
+    repeats *= once[i];
+    once[i] = 1;
+  }
+  if (repeats == 1) return run(Reduce::Sum, x, r, keep);
+  r.count /= repeats;
+  const Tensor sum = run(Reduce::Sum, detail::make_view(x, once, x.strides(), x.impl().offset), r, keep);
+  return detail::apply(kernels::Unary::MulScalar, sum, "sum", static_cast<double>(repeats));
+}
+
 }  // namespace
 
 Tensor sum(const Tensor& x) { return sum(x, {}); }
@@ -39,7 +54,7 @@ Tensor sum(const Tensor& x, const Shape& dims, bool keepdim) {
   check_defined(x, "sum", "the tensor");
   if (x.dtype() == Bool) return sum(to(x, Int64), dims, keepdim);
   const Reduced r(x, dims, "sum");
-  return record("sum", run(Reduce::Sum, x, r, keepdim),
+  return record("sum", total(x, r, keepdim),
                 wrt(x, [k = r.keepdim, s = x.shape()](const Tensor& g) { return repeat(g, k, s); }));
 }
 
@@ -51,8 +66,7 @@ Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
   check_floating(x, "mean");
   const Reduced r(x, dims, "mean");
   const auto n = static_cast<double>(r.count);
-  const Tensor total = run(Reduce::Sum, x, r, keepdim);
-  return record("mean", detail::apply(kernels::Unary::DivScalar, total, "mean", n),
+  return record("mean", detail::apply(kernels::Unary::DivScalar, total(x, r, keepdim), "mean", n),
                 wrt(x, [k = r.keepdim, s = x.shape(), n](const Tensor& g) { return repeat(g / n, k, s); }));
 }
 

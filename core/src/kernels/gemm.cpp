@@ -23,10 +23,8 @@ void large(const Table& t, DType dtype, const Gemm& g) {
   const i64 depth = std::min(g.k, std::max<i64>(1, most_packed / width / blocks.k) * blocks.k);
   char* packed = static_cast<char*>(scratch(3, static_cast<std::size_t>(width * depth * size_of(dtype))));
   // As many rows as let a panel of B, once it is in the first cache, meet several tiles of A; but enough pieces to keep
-  // all threads busy to the end. Where rows of A are neighbours in memory, each cache line holds several of them, so
-  // that few would read most of it in vain.
-  constexpr i64 most_tiles = 8;
-  const i64 pieces = g.a_col == 1 ? 32 : 16;
+  // all threads busy to the end.
+  constexpr i64 most_tiles = 8, pieces = 16;
   const i64 tiles = (g.m + pieces * blocks.tile_rows - 1) / (pieces * blocks.tile_rows);
   const i64 rows = std::min(most_tiles, tiles) * blocks.tile_rows;
   for (i64 j0 = 0; j0 < g.n; j0 += width) {

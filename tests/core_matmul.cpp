@@ -189,3 +189,19 @@ TEST_CASE("a product promotes, passes NaN on, and keeps what a row holds apart f
   // 0·inf is NaN, as in IEEE arithmetic.
   CHECK(any_nan(matmul(f64({{0, 1}}), f64({{infinity}, {1}}))));
 }
+
+TEST_CASE("a right operand with short rows is read where it lies: the same bits as of a packed one") {
+  for (const DType dtype : {Float32, Float64}) {
+    for (const std::int64_t columns : {16, 32, 40, 48, 64}) {
+      for (const std::int64_t rows : {5, 77}) {
+        CAPTURE(dtype);
+        CAPTURE(columns);
+        CAPTURE(rows);
+        const Tensor a = uniform({rows, 300}, -1, 1, 1, dtype);
+        const Tensor wide = uniform({300, 64}, -1, 1, 2, dtype), b = wide.narrow(1, 64 - columns, columns);
+        const Tensor columns_first = b.transpose(0, 1).contiguous().transpose(0, 1);
+        CHECK(same(matmul(a, b), matmul(a, columns_first)));
+      }
+    }
+  }
+}

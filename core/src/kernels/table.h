@@ -89,6 +89,7 @@ struct Gemm {
 // How a product is cut: C into tiles, B into blocks of k × cols that are packed panel by panel (of tile_cols columns).
 struct GemmBlocks {
   i64 tile_rows, tile_cols, k, cols;
+  i64 near_rows;  // B is read in place where its rows are no more elements apart
 };
 
 struct AdamStep {
@@ -190,7 +191,7 @@ struct Table {
   void (*gemm)(DType dtype, const Gemm& g);
   // The same in parts, for several threads: one block of B is packed (panels of columns [j0, j1), where j0 is a
   // multiple of tile_cols; each takes k·tile_cols elements), and rows [i0, i1) of C get the share of [p0, p0 + k) in
-  // their sums.
+  // their sums. Where `packed` is null, B is read in place: its columns are neighbours, and whole panels.
   GemmBlocks (*gemm_blocks)(DType dtype);
   void (*gemm_pack)(DType dtype, const Gemm& g, i64 p0, i64 k, i64 j0, i64 j1, void* packed);
   void (*gemm_multiply)(DType dtype, const Gemm& g, i64 p0, i64 k, i64 j0, i64 j1, const void* packed, i64 i0, i64 i1);

@@ -19,6 +19,8 @@ constexpr i64 block_k = 256;               // a panel of B, block_k × tile_cols
 constexpr i64 block_rows = 8 * tile_rows;  // a block of A, block_rows × block_k, fits the second
 template <class T>
 constexpr i64 block_cols = 32 * tile_cols<T>;  // a block of C, block_rows × block_cols, fits the second too
+template <class T>
+constexpr i64 near_rows = 256 / sizeof(T);  // rows of B so few elements apart are read in place as fast as packed
 
 template <class T>
 struct TileJob {
@@ -270,8 +272,9 @@ void gemm_of(const Gemm& g) {
   }
   const i64 depth = g.k < block_k ? g.k : block_k;
   const i64 width = g.n < block_cols<T> ? (g.n + nr - 1) / nr * nr : block_cols<T>;
-  // With few rows, packing B would cost as much as the product: it is read in place but for a partial panel.
-  const bool in_place = g.b_col == 1 && g.m <= 2 * tile_rows;
+  // B is read in place but for a partial panel where it has to meet few rows only, or its own follow one another
+  // closely.
+  const bool in_place = g.b_col == 1 && (g.m <= 2 * tile_rows || g.b_row <= near_rows<T>);
   const i64 panels_end = in_place ? g.n / nr * nr : 0;
   T* packed = nullptr;
   if (panels_end < g.n)
@@ -304,8 +307,8 @@ void pack_panels(i64 k, i64 n, const double* b, i64 b_row, i64 b_col, double* pa
 void gemm(DType dtype, const Gemm& g) { GRADUS_FLOATS(gemm_of, dtype, g); }
 
 GemmBlocks gemm_blocks(DType dtype) {
-  if (dtype == DType::Float32) return {tile_rows, tile_cols<float>, block_k, block_cols<float>};
-  return {tile_rows, tile_cols<double>, block_k, block_cols<double>};
+  if (dtype == DType::Float32) return {tile_rows, tile_cols<float>, block_k, block_cols<float>, near_rows<float>};
+  return {tile_rows, tile_cols<double>, block_k, block_cols<double>, near_rows<double>};
 }
 
 void gemm_pack(DType dtype, const Gemm& g, i64 p0, i64 k, i64 j0, i64 j1, void* packed) {

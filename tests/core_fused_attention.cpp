@@ -1,5 +1,6 @@
-// Attention that never holds its weights, against the form that does: the same values, gradients and gradients of
-// gradients, for every mask, odd size and layout; and what only the fused form promises.
+// Attention as one op, which holds no more weights than few keys have, against the form that holds all: the same
+// values, gradients and gradients of gradients, for every mask, odd size and layout; and what only the fused form
+// promises.
 #include <gradus/attention.h>
 #include <gradus/tape.h>
 #include <gradus/threads.h>

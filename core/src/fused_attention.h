@@ -1,5 +1,5 @@
 #pragma once
-// Attention as one op that never holds the weights.
+// Attention as one op that holds no weights, or only those of few keys.
 #include <gradus/attention.h>
 
 #include <cstdint>

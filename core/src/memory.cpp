@@ -61,17 +61,28 @@ struct FreeBlock {
   FreeBlock* next;
 };
 
-// What a pool holds is bounded by what was in use at the busiest moment, `peak`: memory never grows beyond a fixed
-// multiple of what the program needs, and a step as large as the last one needs nothing from the system.
-constexpr std::size_t most_held(std::size_t peak) { return peak + peak / 4 + (std::size_t{32} << 20); }
+// How much of a pool is in use, and what it may keep unused beside that: together a little more than what was in use at
+// the busiest moment. So memory never grows beyond a fixed multiple of what the program needs, and a step as large as
+// the last one needs nothing from the system.
+struct Use {
+  std::int64_t bytes = 0, peak = 0;
+  void add(std::int64_t by) {
+    bytes += by;
+    peak = std::max(peak, bytes);
+  }
+  std::int64_t may_keep() const { return peak - bytes + peak / 4 + (std::int64_t{32} << 20); }
+};
 
-// Small blocks: a list for each class and thread, without locks. The bound is for what a thread keeps unused, so that
-// one that only frees what others allocate does not hoard.
+// Small blocks: a list for each class and thread, without locks. What is in use is counted for all threads together,
+// since blocks are freed on other threads than those that allocated them; each reports to that count now and then.
+constexpr std::int64_t unreported_at_most = std::int64_t{1} << 20;
+
 struct ThreadState;
 struct Registry {
   std::mutex mutex;
   std::vector<ThreadState*> threads;
   std::array<std::int64_t, 3> ended{};  // counts of threads that are gone
+  Use small;
 };
 // Never destroyed: tensors may outlive every other static object.
 Registry& registry() {
@@ -81,9 +92,9 @@ Registry& registry() {
 
 struct ThreadState {
   std::array<FreeBlock*, small_classes> free{};
-  std::size_t kept = 0;   // bytes in the lists
-  std::int64_t used = 0;  // bytes allocated here less those freed here: negative where others' blocks are freed
-  std::int64_t peak = 0;  // the largest that was
+  std::int64_t kept = 0;                     // bytes in the lists
+  std::int64_t may_keep = Use{}.may_keep();  // by the last report
+  std::int64_t unreported = 0;               // bytes allocated here less those freed here since then
   // Written by this thread only, read by others: relaxed loads and stores are enough, and cheap.
   std::array<std::atomic<std::int64_t>, 3> counts{};
 
@@ -92,18 +103,42 @@ struct ThreadState {
     registry().threads.push_back(this);
   }
   ~ThreadState();
+
+  void use(std::int64_t bytes) noexcept {
+    unreported += bytes;
+    if (unreported >= unreported_at_most || unreported <= -unreported_at_most) report();
+  }
+  void report() noexcept {
+    {
+      std::lock_guard lock(registry().mutex);
+      registry().small.add(std::exchange(unreported, 0));
+      may_keep = registry().small.may_keep();
+    }
+    give_back(may_keep);
+  }
+  // All but so many bytes of what is kept, the largest blocks first.
+  void give_back(std::int64_t all_but) noexcept;
 };
 
 // The state is reached through a plain pointer, which is null before the first use and after the thread's end.
 thread_local ThreadState* state_pointer = nullptr;
 thread_local bool state_ended = false;
 
+void ThreadState::give_back(std::int64_t all_but) noexcept {
+  for (int i = small_classes - 1; i >= 0 && kept > all_but; --i) {
+    FreeBlock*& list = free[static_cast<std::size_t>(i)];
+    while (list && kept > all_but) {
+      kept -= static_cast<std::int64_t>(class_size(i));
+      std::free(std::exchange(list, list->next));
+    }
+  }
+}
+
 ThreadState::~ThreadState() {
   state_pointer = nullptr;
   state_ended = true;
-  for (FreeBlock* block : free) {
-    while (block) std::free(std::exchange(block, block->next));
-  }
+  report();
+  give_back(0);
   std::lock_guard lock(registry().mutex);
   for (std::size_t i = 0; i < counts.size(); ++i) registry().ended[i] += counts[i].load(std::memory_order_relaxed);
   std::erase(registry().threads, this);
@@ -124,11 +159,10 @@ ThreadState* thread_state() {
 class LargePool {
  public:
   void* allocate(int index) {
-    const std::size_t bytes = class_size(index);
+    const auto bytes = static_cast<std::int64_t>(class_size(index));
     {
       std::lock_guard lock(mutex_);
-      in_use_ += bytes;
-      peak_ = std::max(peak_, in_use_);
+      use_.add(bytes);
       auto& list = free_[static_cast<std::size_t>(index)];
       if (FreeBlock* block = list) {
         list = block->next;
@@ -138,18 +172,18 @@ class LargePool {
       trim();
     }
     try {
-      return system_allocate(bytes);
+      return system_allocate(class_size(index));
     } catch (...) {
       std::lock_guard lock(mutex_);
-      in_use_ -= bytes;
+      use_.add(-bytes);
       throw;
     }
   }
 
   void release(void* block, int index) noexcept {
-    const std::size_t bytes = class_size(index);
+    const auto bytes = static_cast<std::int64_t>(class_size(index));
     std::lock_guard lock(mutex_);
-    in_use_ -= bytes;
+    use_.add(-bytes);
     auto& list = free_[static_cast<std::size_t>(index)];
     list = new (block) FreeBlock{list};
     unused_ += bytes;
@@ -159,11 +193,11 @@ class LargePool {
  private:
   // Gives the largest unused blocks back while there are too many.
   void trim() noexcept {
-    const std::size_t bound = most_held(peak_);
-    for (int i = classes - 1; i >= small_classes && in_use_ + unused_ > bound; --i) {
+    const std::int64_t most = use_.may_keep();
+    for (int i = classes - 1; i >= small_classes && unused_ > most; --i) {
       auto& list = free_[static_cast<std::size_t>(i)];
-      while (list && in_use_ + unused_ > bound) {
-        unused_ -= class_size(i);
+      while (list && unused_ > most) {
+        unused_ -= static_cast<std::int64_t>(class_size(i));
         std::free(std::exchange(list, list->next));
       }
     }
@@ -171,7 +205,8 @@ class LargePool {
 
   std::mutex mutex_;
   std::array<FreeBlock*, classes> free_{};
-  std::size_t in_use_ = 0, unused_ = 0, peak_ = 0;
+  Use use_;
+  std::int64_t unused_ = 0;
 };
 
 LargePool& large_pool() {
@@ -185,36 +220,33 @@ void* pool_allocate(std::size_t bytes) {
   const int index = class_of(bytes);
   if (plain_memory || index >= classes) return system_allocate(std::max(bytes, alignment));
   if (index >= small_classes) return large_pool().allocate(index);
-  if (ThreadState* state = thread_state()) {
-    const auto i = static_cast<std::size_t>(index);
-    const std::size_t size = class_size(index);
-    state->used += static_cast<std::int64_t>(size);
-    state->peak = std::max(state->peak, state->used);
-    if (FreeBlock* block = state->free[i]) {
-      state->free[i] = block->next;
-      state->kept -= size;
-      return block;
-    }
+  const std::size_t size = class_size(index);
+  ThreadState* state = thread_state();
+  if (!state) return system_allocate(size);
+  FreeBlock*& list = state->free[static_cast<std::size_t>(index)];
+  void* block = list;
+  if (block) {
+    list = list->next;
+    state->kept -= static_cast<std::int64_t>(size);
+  } else {
+    block = system_allocate(size);
   }
-  return system_allocate(class_size(index));
+  state->use(static_cast<std::int64_t>(size));
+  return block;
 }
 
 void pool_free(void* block, std::size_t bytes) noexcept {
   if (plain_memory) return std::free(block);
   const int index = class_of(bytes);
   if (index >= small_classes && index < classes) return large_pool().release(block, index);
-  if (index < small_classes) {
-    ThreadState* state = thread_state();
-    const auto i = static_cast<std::size_t>(index);
-    const std::size_t size = class_size(index);
-    if (state) state->used -= static_cast<std::int64_t>(size);
-    if (state && state->kept < most_held(static_cast<std::size_t>(state->peak))) {
-      state->free[i] = new (block) FreeBlock{state->free[i]};
-      state->kept += size;
-      return;
-    }
-  }
-  std::free(block);
+  ThreadState* state = index < small_classes ? thread_state() : nullptr;
+  if (!state) return std::free(block);
+  const auto size = static_cast<std::int64_t>(class_size(index));
+  state->use(-size);
+  if (state->kept >= state->may_keep) return std::free(block);
+  FreeBlock*& list = state->free[static_cast<std::size_t>(index)];
+  list = new (block) FreeBlock{list};
+  state->kept += size;
 }
 
 void count(Counter counter, std::int64_t by) noexcept {

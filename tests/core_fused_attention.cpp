@@ -94,6 +94,8 @@ std::vector<Case> cases(DType dtype) {
       {"a scale", square(9, 8), square(12, 8), square(12, 8), {.scale = -0.3}},
       {"dropout", square(10, 16), square(10, 16), square(10, 16), {.dropout_p = 0.3}},
       {"dropout over tiles", square(50, 8), square(201, 8), square(201, 8), {.mask = some({201}), .dropout_p = 0.5}},
+      {"as many keys as a tile", square(30, 64), square(96, 64), square(96, 64), {.mask = some({96})}},
+      {"one more key than a tile", square(30, 64), square(97, 64), square(97, 64), {.mask = some({97})}},
       {"few keys: causal", square(60, 32), square(40, 32), square(40, 32), {.is_causal = true}},
       {"few keys: the first queries see nothing",
        square(60, 32),
@@ -285,7 +287,7 @@ TEST_CASE("fused attention saves its inputs, its result and two numbers a query;
     return most;
   };
   CHECK(most_saved(scaled_dot_product_attention(q, q, q, {.is_causal = true})) == 600 * 8 * 4);
-  // As many keys as numbers that are saved of a query anyway.
+  // As many keys as numbers that are saved of a query anyway, counted in whole vectors.
   const auto among = [&](std::int64_t keys) {
     const Tensor k = input({1, keys, 8}, 2, Float32);
     return most_saved(scaled_dot_product_attention(q, k, k));

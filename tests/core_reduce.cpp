@@ -246,6 +246,7 @@ TEST_CASE("sums and means over what an expanded tensor repeats are those of its 
     }
   }
   CHECK(sum(ones({1}).expand({0})).item() == 0);
+  CHECK(same(sum(tensor({0.1F}).expand({1000})), sum(full({1000}, 0.1F))));
   CHECK(sum(full({1}, infinity).expand({3})).item() == infinity);
   const Tensor leaf = ones({1, 2}, {.requires_grad = true});
   sum(leaf.expand({6, 2})).backward();

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <barrier>
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
@@ -13,6 +14,8 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <thread>
+#include <vector>
 
 using namespace gradus;
 
@@ -179,6 +182,27 @@ TEST_CASE("from the third step on nothing is allocated for tensors, their data o
     }
   }
   set_num_threads(before);
+}
+
+TEST_CASE("threads that free what others allocated keep no more than was in use at the busiest moment") {
+  std::vector<Tensor> box;
+  std::barrier both(2);
+  const auto take_turns = [&](int me) {
+    for (int phase = 0; phase < 4; ++phase) {
+      for (int round = 0; round < 200; ++round) {
+        if (me == phase % 2)
+          for (int i = 0; i < 2000; ++i) box.push_back(empty({16}));
+        both.arrive_and_wait();
+        if (me != phase % 2) box.clear();
+        both.arrive_and_wait();
+      }
+    }
+  };
+  const std::int64_t before = resident_bytes();
+  std::thread other(take_turns, 1);
+  take_turns(0);
+  other.join();
+  CHECK(resident_bytes() - before < 128 * 1024 * 1024);  // 400 MiB went through
 }
 
 TEST_CASE("a graph of hundreds of thousands of ops asks for nothing either, once it was there") {

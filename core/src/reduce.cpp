@@ -30,19 +30,20 @@ Tensor run(Reduce op, const Tensor& x, const Reduced& r, bool keep) {
   return y;
 }
 
-/// Σ x. What an expanded x only repeats is not added up, but multiplied.
-Tensor total(const Tensor& x, Reduced r, bool keep) {
+/// Σ x. Where all that is summed is one number repeated, it is multiplied instead, which rounds once.
+Tensor summed(const Tensor& x, const Reduced& r, bool keep) {
+  const std::int64_t exact = x.dtype() == Float32 ? std::int64_t{1} << 24 : std::int64_t{1} << 53;
   Shape once = x.shape();
-  std::int64_t repeats = 1;
+  bool repeated = is_floating(x.dtype()) && r.count > 1 && r.count <= exact;
   for (int i = 0; i < once.size(); ++i) {
-    if (!r.gone[static_cast<std::size_t>(i)] || x.strides()[i] != 0 || once[i] < 2) continue;
-    repeats *= once[i];
+    if (!r.gone[static_cast<std::size_t>(i)]) continue;
+    repeated = repeated && (once[i] == 1 || x.strides()[i] == 0);
     once[i] = 1;
   }
-  if (repeats == 1) return run(Reduce::Sum, x, r, keep);
-  r.count /= repeats;
-  const Tensor sum = run(Reduce::Sum, detail::make_view(x, once, x.strides(), x.impl().offset), r, keep);
-  return detail::apply(kernels::Unary::MulScalar, sum, "sum", static_cast<double>(repeats));
+  if (!repeated) return run(Reduce::Sum, x, r, keep);
+  const Tensor number = detail::make_view(x, once, x.strides(), x.impl().offset);
+  const Tensor y = detail::apply(kernels::Unary::MulScalar, number, "sum", static_cast<double>(r.count));
+  return reshape(y, r.result(keep));
 }
 
 }  // namespace
@@ -54,7 +55,7 @@ Tensor sum(const Tensor& x, const Shape& dims, bool keepdim) {
   check_defined(x, "sum", "the tensor");
   if (x.dtype() == Bool) return sum(to(x, Int64), dims, keepdim);
   const Reduced r(x, dims, "sum");
-  return record("sum", total(x, r, keepdim),
+  return record("sum", summed(x, r, keepdim),
                 wrt(x, [k = r.keepdim, s = x.shape()](const Tensor& g) { return repeat(g, k, s); }));
 }
 
@@ -66,7 +67,7 @@ Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
   check_floating(x, "mean");
   const Reduced r(x, dims, "mean");
   const auto n = static_cast<double>(r.count);
-  return record("mean", detail::apply(kernels::Unary::DivScalar, total(x, r, keepdim), "mean", n),
+  return record("mean", detail::apply(kernels::Unary::DivScalar, summed(x, r, keepdim), "mean", n),
                 wrt(x, [k = r.keepdim, s = x.shape(), n](const Tensor& g) { return repeat(g / n, k, s); }));
 }
 

@@ -38,11 +38,12 @@ GRADUS_API Tensor attention_weights(const Tensor& query, const Tensor& key, cons
 /// sends exactly 0 back. dV = Pᵀ·G, dP = G·Vᵀ, then as above. (Vaswani et al. 2017;
 /// torch.nn.functional.scaled_dot_product_attention, whose fully hidden rows are NaN in some versions)
 ///
-/// One op that holds the [..., Lq, Lk] weights for no more than a few keys (where Lk ≤ 96 and Lk ≤ d + dv; backward is
-/// faster so): it takes memory in proportion to Lq + Lk, skips tiles of weights in which nothing is seen, and draws
-/// dropout again in backward. Gradients of gradients (create_graph), a mask that requires a gradient or has leading
-/// dims of its own, and NaN or inf anywhere take the composed form, which holds all weights; both agree to rounding. A
-/// weight so small that it is subnormal beside the largest of its row (e^-87.3 of it in Float32) is 0.
+/// One op that holds the [..., Lq, Lk] weights for no more than a few keys (where Lk ≤ 96 and, rounded up to 16,
+/// Lk ≤ d + dv; backward is faster so): it takes memory in proportion to Lq + Lk, skips tiles of weights in which
+/// nothing is seen, and draws dropout again in backward. Gradients of gradients (create_graph), a mask that requires a
+/// gradient or has leading dims of its own, and NaN or inf anywhere take the composed form, which holds all weights;
+/// both agree to rounding. A weight so small that it is subnormal beside the largest of its row (e^-87.3 of it in
+/// Float32) is 0.
 GRADUS_API Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                                const AttentionOptions& options = {});
 

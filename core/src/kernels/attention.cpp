@@ -131,7 +131,8 @@ struct Cut {
 
 i64 attention_kept(const AttentionJob& job) {
   const AttentionHead& h = job.first;
-  const bool few = h.keys <= std::min(table().attention_blocks().keys, h.depth + h.width);
+  const bool one_tile = h.keys <= table().attention_blocks().keys;  // backward relies on that
+  const bool few = one_tile && kept_row(h.keys) <= h.depth + h.width;
   return few ? job.heads * h.queries * kept_row(h.keys) : 0;
 }
 

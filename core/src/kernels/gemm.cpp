@@ -21,11 +21,12 @@ void large(const Table& t, DType dtype, const Gemm& g) {
   const i64 all = (g.n + panel - 1) / panel * panel;
   const i64 width = std::min(all, std::max<i64>(1, most_packed / g.k / blocks.cols) * blocks.cols);
   const i64 depth = std::min(g.k, std::max<i64>(1, most_packed / width / blocks.k) * blocks.k);
+  // Read in place are only whole panels: beyond the last column lies what is not ours.
   const bool in_place = g.b_col == 1 && g.n % panel == 0 && g.b_row <= blocks.near_rows;
   char* packed =
       in_place ? nullptr : static_cast<char*>(scratch(3, static_cast<std::size_t>(width * depth * size_of(dtype))));
   // As many rows as let a panel of B, once it is in the first cache, meet several tiles of A; but enough pieces to keep
-  // all threads busy to the end.
+  // a few threads busy to the end. (More would leave small products little between one piece and the next.)
   constexpr i64 most_tiles = 8, pieces = 16;
   const i64 tiles = (g.m + pieces * blocks.tile_rows - 1) / (pieces * blocks.tile_rows);
   const i64 rows = std::min(most_tiles, tiles) * blocks.tile_rows;
@@ -35,12 +36,14 @@ void large(const Table& t, DType dtype, const Gemm& g) {
       const i64 d1 = std::min(g.k, d0 + depth), deep = (d1 - d0 + blocks.k - 1) / blocks.k;
       // The block of k from p0 on begins at (p0 - d0)·columns; its panels follow one another.
       const i64 step = std::max<i64>(1, piece / (std::min(g.k, blocks.k) * panel)) * panel;  // columns of a piece
-      const i64 steps = in_place ? 0 : (columns + step - 1) / step;
-      parallel(deep * steps, [&](i64 i) {
-        const i64 p0 = d0 + i / steps * blocks.k, k = std::min(blocks.k, d1 - p0), from = i % steps * step;
-        t.gemm_pack(dtype, g, p0, k, j0 + from, std::min(j1, j0 + from + step),
-                    packed + ((p0 - d0) * columns + from * k) * size_of(dtype));
-      });
+      const i64 steps = (columns + step - 1) / step;
+      if (!in_place) {
+        parallel(deep * steps, [&](i64 i) {
+          const i64 p0 = d0 + i / steps * blocks.k, k = std::min(blocks.k, d1 - p0), from = i % steps * step;
+          t.gemm_pack(dtype, g, p0, k, j0 + from, std::min(j1, j0 + from + step),
+                      packed + ((p0 - d0) * columns + from * k) * size_of(dtype));
+        });
+      }
       parallel((g.m + rows - 1) / rows, [&](i64 i) {
         for (i64 j = j0; j < j1; j += blocks.cols) {
           for (i64 p0 = d0; p0 < d1; p0 += blocks.k) {

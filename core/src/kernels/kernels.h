@@ -38,8 +38,8 @@ struct AttentionJob {
   i64 heads;
   const i64 *q, *k, *v, *mask;  // mask is null where there is none
 };
-/// Where keys are few, weights take less memory than the operands, and backward is faster with them: so many elements,
-/// or 0. They are kept at first.kept, head by head, unless that is null.
+/// Where keys are few, weights take no more memory than the operands, and backward is faster with them: so many
+/// elements, or 0. They are kept at first.kept, head by head, unless that is null.
 i64 attention_kept(const AttentionJob& job);
 /// The results lie at y + y_offsets[h] and, two numbers a query, at top_scale; see Table.
 bool attention(DType dtype, const AttentionJob& job, void* y, const i64* y_offsets, i64 y_row, void* top_scale);

@@ -81,8 +81,8 @@ def peer(args, ours):
         print(f"\n{plural(threads)}; peer: libtorch {version}, {setting}")
         print(f"{'case':<24}{'ours':>13}{'peer':>13}{'ratio':>8}{'median':>8}")
         for case, a, b, median in alternate(args, PEER,
-                                            lambda *c: seconds(args, ours, *c, threads),
-                                            lambda *c: seconds(args, program, *c, threads, extra)):
+                                            lambda case, turn: seconds(args, ours, case, turn, threads),
+                                            lambda case, turn: seconds(args, program, case, turn, threads, extra)):
             verdict = rows.verdict(case, a / b, at_most=PEER[case][column])
             print(f"{case:<24}{micro(a)}{micro(b)}{a / b:>8.3f}{median:>8.3f}{verdict}", flush=True)
         missed += rows.missed
@@ -119,7 +119,7 @@ def threads(args, ours):
     rows = Rows(args, "threads")
     print("\none thread and two; gain: time with one / time with two")
     print(f"{'case':<24}{'one':>13}{'two':>13}{'gain':>8}{'median':>8}")
-    sides = [lambda *c, n=n: seconds(args, ours, *c, n) for n in (1, 2)]
+    sides = [lambda case, turn, n=n: seconds(args, ours, case, turn, n) for n in (1, 2)]
     for case, one, two, median in alternate(args, [*SCALING, *SMALL], *sides):
         verdict = rows.verdict(case, one / two, at_least=SCALING.get(case, 1 / SMALL_LOSS))
         print(f"{case:<24}{micro(one)}{micro(two)}{one / two:>8.3f}{median:>8.3f}{verdict}", flush=True)
@@ -149,7 +149,7 @@ def native(args, ours):
     count = args.threads[0]
     print(f"\n{plural(count)}; {programs.instruction_set(ours)}, chosen at start-up, beside -march=native")
     print(f"{'case':<24}{'ours':>13}{'native':>13}{'ratio':>8}{'median':>8}")
-    sides = [lambda *c, p=p: seconds(args, p, *c, count) for p in (ours, program)]
+    sides = [lambda case, turn, p=p: seconds(args, p, case, turn, count) for p in (ours, program)]
     for case, a, b, median in alternate(args, PEER, *sides):
         verdict = rows.verdict(case, a / b, at_most=NATIVE_LOSS)
         print(f"{case:<24}{micro(a)}{micro(b)}{a / b:>8.3f}{median:>8.3f}{verdict}", flush=True)

@@ -1,6 +1,6 @@
 // Scaled dot-product attention of one head without the matrix of its weights: a block of queries meets the keys tile by
 // tile. Tiles in which nothing is seen are skipped. Of each query two numbers are kept for backward, its largest score
-// and 1/Σ e^(score - largest).
+// and 1/Σ e^(score - largest); and the powers themselves where the caller has a place for them.
 #include "attention.h"
 
 namespace gradus::kernels::GRADUS_ISA_NS {
@@ -154,13 +154,13 @@ bool attention_of(const AttentionHead& h, i64 i0, i64 i1, void* y_, i64 y_row, v
       for (; done + 2 <= m; done += 2) short_exponentials<T, 2>(n, scores + done * s_row, s_row, rows + done);
     for (; done < m; ++done) rows[done] = exponentials(n, scores + done * s_row);
     for (i64 r = 0; r < m; ++r) {
-      T* kept = top_scale + 2 * (i + r);
-      kept[0] = rows[r].top;
-      kept[1] = static_cast<T>(1 / rows[r].sum);
+      T* const numbers = top_scale + 2 * (i + r);
+      numbers[0] = rows[r].top;
+      numbers[1] = static_cast<T>(1 / rows[r].sum);
       if (rows[r].top == -Lanes<T>::infinity) {
         if (rows[r].sum != 0 || sees_any<T>(h, i + r)) return false;
-        for (i64 j = 0; j < up(n, w); ++j) scores[r * s_row + j] = 0;
-        kept[0] = kept[1] = 0;
+        for (i64 j = 0; j < n; ++j) scores[r * s_row + j] = 0;
+        numbers[0] = numbers[1] = 0;
       }
     }
     if (!field.none()) {

@@ -7,29 +7,29 @@ namespace {
 
 constexpr i64 band_queries = 2 * block_queries;  // longer than forward's, as the sums over queries want them
 
-// The weights of a query before they were divided by their sum, and which of them are dropped.
+// A vector of a query's weights before they were divided by their sum, and which of them are dropped.
 template <class T>
 struct Powers {
-  Vec<T> powers;
+  Vec<T> value;
   Int<T> drop;
 };
 template <class T>
 struct TileRow {
   T scale, sum;  // of this query: 1/Σ e^(s - largest), Σ g∘y
   bool drops;
-  T kept;  // what is kept is multiplied by 1/(1-p)
+  T growth;  // of what is not dropped: 1/(1-p)
 };
-// What the products need of a row of n weights, whose powers at j powers(j) gives: dropout(P) is written into p, and dP
-// becomes dS = P∘(dropout(dP) - Σ P∘dropout(dP)).
+// What the products need of a row of n weights; powers_at(j) gives the vector at j. dropout(P) is written into p, and
+// dP in d becomes dS = P∘(dropout(dP) - Σ P∘dropout(dP)).
 template <class T, class F>
-GRADUS_INLINE void weigh(i64 n, const TileRow<T>& row, F powers, T* p, T* d) {
+GRADUS_INLINE void weigh(i64 n, const TileRow<T>& row, F powers_at, T* p, T* d) {
   for (i64 j = 0; j < n; j += Lanes<T>::count) {
-    const Powers<T> of = powers(j);
-    const Vec<T> weight = of.powers * row.scale;
+    const Powers<T> powers = powers_at(j);
+    const Vec<T> weight = powers.value * row.scale;
     const Vec<T> dp = load(d + j);
     if (row.drops) {
-      store<T>(p + j, of.drop ? Vec<T>{} : weight * row.kept);
-      store<T>(d + j, weight * ((of.drop ? Vec<T>{} : dp * row.kept) - row.sum));
+      store<T>(p + j, powers.drop ? Vec<T>{} : weight * row.growth);
+      store<T>(d + j, weight * ((powers.drop ? Vec<T>{} : dp * row.growth) - row.sum));
     } else {
       store<T>(p + j, weight);
       store<T>(d + j, weight * (dp - row.sum));
@@ -50,22 +50,24 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
   const i64 depth = up(h.depth, nr), width = up(h.width, nr);
   const i64 keys_most = up(least(tile_keys, j1 - j0), nr), m_most = least(band_queries, h.queries);
   const Field field(h);
+  // Only where weights are computed anew.
+  const i64 kt_size = h.kept ? 0 : keys_most * h.depth, words_size = h.kept || field.none() ? 0 : Field::most_words;
 
   using S = Space;
   Space space(S::bytes<T>(h.queries * h.depth) + S::bytes<T>(h.queries * depth + w) +
-              S::bytes<T>(h.queries * width + w) + S::bytes<T>(h.queries) + S::bytes<T>(keys_most * h.depth) +
+              S::bytes<T>(h.queries * width + w) + S::bytes<T>(h.queries) + S::bytes<T>(kt_size) +
               S::bytes<T>(keys_most * depth + w) + S::bytes<T>(keys_most * h.width) +
-              2 * S::bytes<T>(m_most * tile_keys) + S::bytes<std::uint32_t>(field.none() ? 0 : Field::most_words));
+              2 * S::bytes<T>(m_most * tile_keys) + S::bytes<std::uint32_t>(words_size));
   T* const q = space.take<T>(h.queries * h.depth);
   T* const q_panels = space.take<T>(h.queries * depth + w);
   T* const g_panels = space.take<T>(h.queries * width + w);
   T* const sums = space.take<T>(h.queries);
-  T* const kt_panels = space.take<T>(keys_most * h.depth);  // of this tile of keys, as are the next two
+  T* const kt_panels = space.take<T>(kt_size);  // of this tile of keys, as are the next two
   T* const k_panels = space.take<T>(keys_most * depth + w);
   T* const vt_panels = space.take<T>(keys_most * h.width);
   T* const p = space.take<T>(m_most * tile_keys);
   T* const ds = space.take<T>(m_most * tile_keys);
-  std::uint32_t* const words = field.none() ? nullptr : space.take<std::uint32_t>(Field::most_words);
+  std::uint32_t* const words = space.take<std::uint32_t>(words_size);
 
   scaled_rows(h.queries, h.depth, static_cast<const T*>(h.q), h.q_row, static_cast<T>(h.scale), q, h.depth);
   const Rows<T> q_rows = as_panels(h.queries, h.depth, q, h.depth, q_panels);
@@ -120,8 +122,8 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
         const TileRow<T> row{.scale = top_scale[2 * (i + r) + 1],
                              .sum = sums[i + r],
                              .drops = !field.none(),
-                             .kept = static_cast<T>(field.scale())};
-        if (h.kept) {
+                             .growth = static_cast<T>(field.scale())};
+        if (h.kept) {  // then j is 0: all keys are one tile
           const T* kept = static_cast<const T*>(h.kept) + (i + r) * kept_row(h.keys);
           weigh<T>(
               n, row,

@@ -28,10 +28,10 @@ void cross_entropy_of(i64 rows, i64 n, const void* x_, const i64* target, i64 ig
     double value = 0;
     if (on_target != 0) value = on_target * (top - static_cast<double>(x[t]) + log_sum);
     if (smoothing != 0) {
+      const T row_top = static_cast<T>(top);
       Sum below, weights;
       each_vector<T>(n, [&](i64 i, i64 count) GRADUS_INLINED {
-        const T of = static_cast<T>(top);
-        const Vec<T> d = of - load_up_to(x + i, count, of);
+        const Vec<T> d = row_top - load_up_to(x + i, count, row_top);
         const Vec<T> w = weight ? load_up_to(weight + i, count, T(0)) : splat(T(1));
         below.add(w == T(0) ? Vec<T>{} : d * w);
         weights.add(w);

@@ -87,9 +87,12 @@ GRADUS_INLINE V quick_exp(V x) {
   if constexpr (sizeof(T) == 4) {
     const float round = round_to_integer<T> + static_cast<T>(Lanes<T>::exponent_bias);
     const V rounded = x * 1.44269504088896340736f + round, n = rounded - round;
-    // n·ln 2 is not rounded, and ln 2 as a Float32 is so near that n·(ln 2 - it) is less than 3e-7.
+    // One instruction, so that n·ln 2 is not rounded (-ffp-contract); and ln 2 as a Float32 is so near that n·(ln 2 -
+    // it) is less than 3e-7.
     const V r = x - n * 0.693147180559945309417f;
-    V p = r * 1.3814539580E-3f + 8.3687454462E-3f;  // fitted to a relative error of 3e-9
+    // Unlike exp_reduced all one chain, which costs half an ulp and saves two instructions. Fitted to a relative error
+    // of 3e-9.
+    V p = r * 1.3814539580E-3f + 8.3687454462E-3f;
     p = p * r + 4.1668388993E-2f;
     p = p * r + 1.6666521132E-1f;
     p = p * r + 4.9999994040E-1f;

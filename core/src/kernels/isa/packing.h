@@ -78,10 +78,11 @@ void pack_rows(i64 k, i64 rows, const T* a, i64 a_row, i64 a_col, T* out) {
   constexpr i64 w = Lanes<T>::count;
   const i64 band = band_size<T>(k);
   if (a_row == 1) {
+    constexpr i64 ahead = 16;
     // Whole columns, which are runs: what a vector writes beyond its band's column is written over by the next one.
     for (i64 p = 0; p < k; ++p, a += a_col, out += tile_rows) {
       T* to = out;
-      ask_for<0>(rows, a + 16 * a_col);
+      ask_for<0>(rows, a + ahead * a_col);
       for (i64 i = 0; i < rows; i += tile_rows, to += band)
         for (i64 r = 0; r < tile_rows && i + r < rows; r += w) store<T>(to + r, load_up_to(a + i + r, rows - i - r));
     }

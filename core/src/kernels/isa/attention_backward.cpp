@@ -15,30 +15,31 @@ struct Powers {
 };
 template <class T>
 struct TileRow {
-  T scale, sum;  // of this query: 1/Σ e^(s - largest), Σ g∘y
+  T norm, sum;  // of this query: 1/Σ e^(s - largest), Σ g∘y
+  T scale;      // of all scores
   bool drops;
   T growth;  // of what is not dropped: 1/(1-p)
 };
 // What the products need of a row of n weights; powers_at(j) gives the vector at j. dropout(P) is written into p, and
-// dP in d becomes dS = P∘(dropout(dP) - Σ P∘dropout(dP)).
+// dP in d becomes dS = scale·P∘(dropout(dP) - Σ P∘dropout(dP)).
 template <class T, class F>
 GRADUS_INLINE void weigh(i64 n, const TileRow<T>& row, F powers_at, T* p, T* d) {
   for (i64 j = 0; j < n; j += Lanes<T>::count) {
     const Powers<T> powers = powers_at(j);
-    const Vec<T> weight = powers.value * row.scale;
+    const Vec<T> weight = powers.value * row.norm;
     const Vec<T> dp = load(d + j);
     if (row.drops) {
       store<T>(p + j, powers.drop ? Vec<T>{} : weight * row.growth);
-      store<T>(d + j, weight * ((powers.drop ? Vec<T>{} : dp * row.growth) - row.sum));
+      store<T>(d + j, weight * ((powers.drop ? Vec<T>{} : dp * row.growth) - row.sum) * row.scale);
     } else {
       store<T>(p + j, weight);
-      store<T>(d + j, weight * (dp - row.sum));
+      store<T>(d + j, weight * (dp - row.sum) * row.scale);
     }
   }
 }
 
-// With Q scaled: S = Q·Kᵀ, dV = Pᵀ·G, dP = G·Vᵀ, dS = P∘(dP - Σ P∘dP), dK = dSᵀ·Q, dQ = scale·dS·K. Σ P∘dP of a query
-// is Σ g∘y over its result: no second pass over the keys is needed for it.
+// S = scale·Q·Kᵀ, dV = Pᵀ·G, dP = G·Vᵀ, dS = scale·P∘(dP - Σ P∘dP), dK = dSᵀ·Q, dQ = dS·K. Σ P∘dP of a query is Σ g∘y
+// over its result: no second pass over the keys is needed for it.
 template <class T>
 bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, i64 j0, i64 j1) {
   constexpr i64 nr = tile_cols<T>, w = Lanes<T>::count;
@@ -51,14 +52,15 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
   const i64 keys_most = up(least(tile_keys, j1 - j0), nr), m_most = least(band_queries, h.queries);
   const Field field(h);
   // Only where weights are computed anew.
-  const i64 kt_size = h.kept ? 0 : keys_most * h.depth, words_size = h.kept || field.none() ? 0 : Field::most_words;
+  const i64 scaled_size = h.kept ? 0 : h.queries * h.depth, kt_size = h.kept ? 0 : keys_most * h.depth,
+            words_size = h.kept || field.none() ? 0 : Field::most_words;
 
   using S = Space;
-  Space space(S::bytes<T>(h.queries * h.depth) + S::bytes<T>(h.queries * depth + w) +
+  Space space(S::bytes<T>(scaled_size) + S::bytes<T>(h.queries * depth + w) +
               S::bytes<T>(h.queries * width + w) + S::bytes<T>(h.queries) + S::bytes<T>(kt_size) +
               S::bytes<T>(keys_most * depth + w) + S::bytes<T>(keys_most * h.width) +
               2 * S::bytes<T>(m_most * tile_keys) + S::bytes<std::uint32_t>(words_size));
-  T* const q = space.take<T>(h.queries * h.depth);
+  T* const scaled_q = space.take<T>(scaled_size);
   T* const q_panels = space.take<T>(h.queries * depth + w);
   T* const g_panels = space.take<T>(h.queries * width + w);
   T* const sums = space.take<T>(h.queries);
@@ -69,8 +71,9 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
   T* const ds = space.take<T>(m_most * tile_keys);
   std::uint32_t* const words = space.take<std::uint32_t>(words_size);
 
-  scaled_rows(h.queries, h.depth, static_cast<const T*>(h.q), h.q_row, static_cast<T>(h.scale), q, h.depth);
-  const Rows<T> q_rows = as_panels(h.queries, h.depth, q, h.depth, q_panels);
+  const T* q = static_cast<const T*>(h.q);
+  if (!h.kept) scaled_rows(h.queries, h.depth, q, h.q_row, static_cast<T>(h.scale), scaled_q, h.depth);
+  const Rows<T> q_rows = as_panels(h.queries, h.depth, q, h.q_row, q_panels);
   const Rows<T> g_rows = as_panels(h.queries, h.width, g, d.g_row, g_panels);
   for (i64 i = 0; i < h.queries; ++i) {
     Sum sum;
@@ -113,14 +116,15 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
       multiply_packed(m, up(n, w), h.width, g + i * d.g_row, d.g_row, vt_panels, ds, tile_keys);
       Drawn drawn{};
       if (!h.kept) {
-        multiply_packed(m, up(n, w), h.depth, q + i * h.depth, h.depth, kt_panels, p, tile_keys);
+        multiply_packed(m, up(n, w), h.depth, scaled_q + i * h.depth, h.depth, kt_panels, p, tile_keys);
         if (!seen.all) hide(h, i, m, j, n, p, tile_keys);
         if (!field.none()) drawn = field.draw(i, m, j, n, words);
       }
       for (i64 r = 0; r < m; ++r) {
         T* const p_row = p + r * tile_keys;
-        const TileRow<T> row{.scale = top_scale[2 * (i + r) + 1],
+        const TileRow<T> row{.norm = top_scale[2 * (i + r) + 1],
                              .sum = sums[i + r],
+                             .scale = static_cast<T>(h.scale),
                              .drops = !field.none(),
                              .growth = static_cast<T>(field.scale())};
         if (h.kept) {  // then j is 0: all keys are one tile
@@ -189,14 +193,7 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
     clear(keys - reached, h.depth, dk + reached * d.dk_row, d.dk_row);
     clear(keys - reached, h.width, dv + reached * d.dv_row, d.dv_row);
   }
-  for (i64 i = 0; i < h.queries; ++i) {
-    T* row = dq + i * d.dq_row;
-    each_vector<T>(h.depth, [&](i64 c, i64 count) GRADUS_INLINED {
-      const Vec<T> v = load_up_to(row + c, count) * static_cast<T>(h.scale);
-      finite.look(v);
-      store_up_to<T>(row + c, v, count);
-    });
-  }
+  finite.look(h.queries, h.depth, dq, d.dq_row);
   return finite.all();
 }
 

@@ -142,6 +142,7 @@ void multiply_block(const PanelProduct<T>& g) {
                  .cols = 0,
                  .add = g.add,
                  .bias = nullptr};
+  const i64 a_band = pack ? band_size<T>(g.k) : tile_rows * g.a_row, c_band = tile_rows * g.c_row;
   for (i64 t0 = 0; t0 < g.m; t0 += block_rows) {
     const i64 t1 = g.m - t0 < block_rows ? g.m : t0 + block_rows;
     if (pack) pack_rows(g.k, t1 - t0, g.a + t0 * g.a_row, g.a_row, g.a_col, rows);
@@ -150,10 +151,12 @@ void multiply_block(const PanelProduct<T>& g) {
       job.cols = g.n - j < nr ? g.n - j : nr;
       job.bias = g.bias ? g.bias + j : nullptr;
       const Tile<T>* run = tiles<T>[job.cols > w];
-      for (i64 i = t0; i < t1; i += tile_rows) {
-        job.a = pack ? rows + (i - t0) / tile_rows * band_size<T>(g.k) : g.a + i * g.a_row;
-        job.c = g.c + i * g.c_row + j;
-        run[(t1 - i < tile_rows ? t1 - i : tile_rows) - 1](job);
+      const T* a = pack ? rows : g.a + t0 * g.a_row;
+      T* c = g.c + t0 * g.c_row + j;
+      for (i64 left = t1 - t0; left > 0; left -= tile_rows, a += a_band, c += c_band) {
+        job.a = a;
+        job.c = c;
+        run[(left < tile_rows ? left : tile_rows) - 1](job);
       }
     }
   }

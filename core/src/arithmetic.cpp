@@ -19,50 +19,52 @@ using kernels::Unary;
 Tensor add(const Tensor& a, const Tensor& b) {
   if (const auto dtype = meeting(a, b, "add")) return add(to(a, *dtype), to(b, *dtype));
   return record("add", apply(Binary::Add, a, b, "add"),
-                wrt(a, [s = a.shape()](const Tensor& g) { return sum_to(g, s); }),
-                wrt(b, [s = b.shape()](const Tensor& g) { return sum_to(g, s); }));
+                wrt(a, [](const Tensor& g, const Shape& s) { return sum_to(g, s); }),
+                wrt(b, [](const Tensor& g, const Shape& s) { return sum_to(g, s); }));
 }
 
 // y = a - b :  da = G,  db = -G
 Tensor sub(const Tensor& a, const Tensor& b) {
   if (const auto dtype = meeting(a, b, "sub")) return sub(to(a, *dtype), to(b, *dtype));
   return record("sub", apply(Binary::Sub, a, b, "sub"),
-                wrt(a, [s = a.shape()](const Tensor& g) { return sum_to(g, s); }),
-                wrt(b, [s = b.shape()](const Tensor& g) { return sum_to(neg(g), s); }));
+                wrt(a, [](const Tensor& g, const Shape& s) { return sum_to(g, s); }),
+                wrt(b, [](const Tensor& g, const Shape& s) { return sum_to(neg(g), s); }));
 }
 
 // y = a·b :  da = G·b,  db = G·a
 Tensor mul(const Tensor& a, const Tensor& b) {
   if (const auto dtype = meeting(a, b, "mul")) return mul(to(a, *dtype), to(b, *dtype));
-  return record("mul", apply(Binary::Mul, a, b, "mul"),
-                wrt(a, saving(b), [s = a.shape()](const Tensor& g, const Tensor& B) { return sum_to(mul(g, B), s); }),
-                wrt(b, saving(a), [s = b.shape()](const Tensor& g, const Tensor& A) { return sum_to(mul(g, A), s); }));
+  return record(
+      "mul", apply(Binary::Mul, a, b, "mul"),
+      wrt(a, saving(b), [](const Tensor& g, const Tensor& B, const Shape& s) { return sum_to(mul(g, B), s); }),
+      wrt(b, saving(a), [](const Tensor& g, const Tensor& A, const Shape& s) { return sum_to(mul(g, A), s); }));
 }
 
 // y = a/b :  da = G/b,  db = -G·a/b²
 Tensor div(const Tensor& a, const Tensor& b) {
   if (const auto dtype = meeting(a, b, "div")) return div(to(a, *dtype), to(b, *dtype));
   if (!is_floating(a.dtype())) return div(to(a, Float32), to(b, Float32));
-  return record("div", apply(Binary::Div, a, b, "div"),
-                wrt(a, saving(b), [s = a.shape()](const Tensor& g, const Tensor& B) { return sum_to(div(g, B), s); }),
-                wrt(b, saving(a, b), [s = b.shape()](const Tensor& g, const Tensor& A, const Tensor& B) {
-                  return sum_to(neg(div(div(mul(g, A), B), B)), s);
-                }));
+  return record(
+      "div", apply(Binary::Div, a, b, "div"),
+      wrt(a, saving(b), [](const Tensor& g, const Tensor& B, const Shape& s) { return sum_to(div(g, B), s); }),
+      wrt(b, saving(a, b), [](const Tensor& g, const Tensor& A, const Tensor& B, const Shape& s) {
+        return sum_to(neg(div(div(mul(g, A), B), B)), s);
+      }));
 }
 
 // y = a^b :  da = G·b·a^(b-1) (0 where b = 0),  db = G·y·log a (0 where a = 0 and b ≥ 0)
 Tensor pow(const Tensor& a, const Tensor& b) {
   if (const auto dtype = meeting(a, b, "pow")) return pow(to(a, *dtype), to(b, *dtype));
-  return record(
-      "pow", apply(Binary::Pow, a, b, "pow"),
-      wrt(a, saving(a, b),
-          [s = a.shape()](const Tensor& g, const Tensor& A, const Tensor& B) {
-            return sum_to(where(B == 0, 0, g * B * pow(A, B - 1)), s);
-          }),
-      wrt(b, saving(a, b, output), [s = b.shape()](const Tensor& g, const Tensor& A, const Tensor& B, const Tensor& Y) {
-        const Tensor flat = logical_and(A == 0, B >= 0);
-        return sum_to(where(flat, 0, g * Y * log(where(flat, 1, A))), s);
-      }));
+  return record("pow", apply(Binary::Pow, a, b, "pow"),
+                wrt(a, saving(a, b),
+                    [](const Tensor& g, const Tensor& A, const Tensor& B, const Shape& s) {
+                      return sum_to(where(B == 0, 0, g * B * pow(A, B - 1)), s);
+                    }),
+                wrt(b, saving(a, b, output),
+                    [](const Tensor& g, const Tensor& A, const Tensor& B, const Tensor& Y, const Shape& s) {
+                      const Tensor flat = logical_and(A == 0, B >= 0);
+                      return sum_to(where(flat, 0, g * Y * log(where(flat, 1, A))), s);
+                    }));
 }
 
 namespace {
@@ -79,10 +81,10 @@ Tensor maximum(const Tensor& a, const Tensor& b) {
   if (const auto dtype = meeting(a, b, "maximum")) return maximum(to(a, *dtype), to(b, *dtype));
   return record("maximum", apply(Binary::Maximum, a, b, "maximum"),
                 wrt(a, saving(a, b),
-                    [s = a.shape()](const Tensor& g, const Tensor& A, const Tensor& B) {
+                    [](const Tensor& g, const Tensor& A, const Tensor& B, const Shape& s) {
                       return winner_gradient(g, A, B, A < B, s);
                     }),
-                wrt(b, saving(a, b), [s = b.shape()](const Tensor& g, const Tensor& A, const Tensor& B) {
+                wrt(b, saving(a, b), [](const Tensor& g, const Tensor& A, const Tensor& B, const Shape& s) {
                   return winner_gradient(g, A, B, B < A, s);
                 }));
 }
@@ -92,10 +94,10 @@ Tensor minimum(const Tensor& a, const Tensor& b) {
   if (const auto dtype = meeting(a, b, "minimum")) return minimum(to(a, *dtype), to(b, *dtype));
   return record("minimum", apply(Binary::Minimum, a, b, "minimum"),
                 wrt(a, saving(a, b),
-                    [s = a.shape()](const Tensor& g, const Tensor& A, const Tensor& B) {
+                    [](const Tensor& g, const Tensor& A, const Tensor& B, const Shape& s) {
                       return winner_gradient(g, A, B, A > B, s);
                     }),
-                wrt(b, saving(a, b), [s = b.shape()](const Tensor& g, const Tensor& A, const Tensor& B) {
+                wrt(b, saving(a, b), [](const Tensor& g, const Tensor& A, const Tensor& B, const Shape& s) {
                   return winner_gradient(g, A, B, B > A, s);
                 }));
 }

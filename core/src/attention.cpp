@@ -65,8 +65,8 @@ Tensor attention_scores(const Tensor& a, const Tensor& b) {
   };
   return record(
       "attention_scores", product(),
-      wrt(a, saving(b), [s = a.shape()](const Tensor& g, const Tensor& B) { return sum_to(weighted_sum(g, B), s); }),
-      wrt(b, saving(a), [s = b.shape()](const Tensor& g, const Tensor& A) {
+      wrt(a, saving(b), [](const Tensor& g, const Tensor& B, const Shape& s) { return sum_to(weighted_sum(g, B), s); }),
+      wrt(b, saving(a), [](const Tensor& g, const Tensor& A, const Shape& s) {
         return sum_to(weighted_sum(transpose(g, -2, -1), A), s);
       }));
 }
@@ -77,8 +77,8 @@ Tensor weighted_sum(const Tensor& p, const Tensor& v) {
   check(p.size(-1) == v.size(-2), "weighted_sum", "inner sizes differ: the weights are ", p, ", the values ", v);
   return record("weighted_sum", skipping_product(p, v),
                 wrt(p, saving(v),
-                    [s = p.shape()](const Tensor& g, const Tensor& V) { return sum_to(attention_scores(g, V), s); }),
-                wrt(v, saving(p), [s = v.shape()](const Tensor& g, const Tensor& P) {
+                    [](const Tensor& g, const Tensor& V, const Shape& s) { return sum_to(attention_scores(g, V), s); }),
+                wrt(v, saving(p), [](const Tensor& g, const Tensor& P, const Shape& s) {
                   return sum_to(weighted_sum(transpose(P, -2, -1), g), s);
                 }));
 }

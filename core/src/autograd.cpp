@@ -9,6 +9,7 @@
 #include <bit>
 
 #include "internal.h"
+#include "kernels/prefetch.h"
 #include "memory.h"
 #include "observe.h"
 
@@ -37,10 +38,10 @@ bool recording() { return recording_enabled; }
 
 namespace {
 
-/// Node → position, by open addressing: a sweep looks up every edge twice, so this is kept lean.
-class NodeIndex {
+/// Leaf → position, by open addressing. An op knows its position itself, but a leaf may be in several threads' sweeps.
+class LeafIndex {
  public:
-  NodeIndex() : slots_(64) {}
+  LeafIndex() : slots_(64) {}
   /// The position of node; `next` if it is new (and then remembered).
   std::uint32_t find_or_add(const Node* node, std::uint32_t next) {
     if (2 * (size_ + 1) > slots_.size()) grow();
@@ -70,12 +71,12 @@ class NodeIndex {
     return slots_[i];
   }
   void grow() {
-    std::vector<Slot> old(slots_.size() * 2);
+    PoolVector<Slot> old(slots_.size() * 2);
     old.swap(slots_);
     for (const Slot& slot : old)
       if (slot.node) locate(slot.node) = slot;
   }
-  std::vector<Slot> slots_;
+  PoolVector<Slot> slots_;
   std::size_t size_ = 0;
 };
 
@@ -110,20 +111,40 @@ class Sweep final : GradientBuffers {
  public:
   Sweep(const char* caller, bool create_graph, bool retain_graph)
       : caller_(caller), create_graph_(create_graph), retain_graph_(retain_graph) {}
+  Sweep(const Sweep&) = delete;
+  Sweep& operator=(const Sweep&) = delete;
+  ~Sweep() {
+    for (Entry& entry : entries_)
+      if (entry.owned) Ref<Node>::adopt(entry.node);
+  }
 
-  /// Finds everything below the roots. Error where a part was consumed before.
+  /// Finds everything below the roots, and fills order_: the ops from the newest to the oldest, and then the leaves,
+  /// which nothing waits for. Error where a part was consumed before.
   void discover(const std::vector<Tensor>& roots) {
-    std::vector<std::uint32_t> stack;
+    PoolVector<std::uint32_t> stack, leaves;
+    // Most graphs are found nearly in order: each op then moves up past a few others only. Of some, most do not.
+    std::size_t moves = 64;
     const auto visit = [&](Node* node) {
       const auto next = static_cast<std::uint32_t>(entries_.size());
-      if (index_.find_or_add(node, next) != next) return;
+      if (node->leaf) {
+        if (leaves_.find_or_add(node, next) != next) return;
+        leaves.push_back(next);
+        entries_.push_back({node, {}});
+        return;
+      }
+      if (knows(node)) return;
       if (node->consumed) [[unlikely]] {
         fail(caller_, "the graph at '", node->op, "' ", node->shape,
              " was consumed by an earlier backward and cannot be walked a second time; pass {.retain_graph = true} to "
              "the first call, or compute the result anew");
       }
+      node->position = next;
       entries_.push_back({node, {}});
       stack.push_back(next);
+      order_.push_back({node->order, next});
+      moves += moves > 0 ? 8 : 0;
+      for (std::size_t k = order_.size() - 1; k > 0 && moves > 0 && order_[k - 1].order < order_[k].order; --k, --moves)
+        std::swap(order_[k - 1], order_[k]);
     };
     for (const Tensor& root : roots) visit(root.impl().node.get());
     while (!stack.empty()) {
@@ -132,7 +153,9 @@ class Sweep final : GradientBuffers {
       for (const Ref<Node>& edge : node->edges())
         if (edge) visit(edge.get());
     }
-    sort();
+    const auto newer = [](const Place& a, const Place& b) { return a.order > b.order; };
+    if (moves == 0) std::sort(order_.begin(), order_.end(), newer);
+    for (const std::uint32_t leaf : leaves) order_.push_back({0, leaf});
   }
 
   /// Leaves out what leads to none of the inputs; an input's own op is walked only where another input lies below it.
@@ -141,12 +164,12 @@ class Sweep final : GradientBuffers {
     for (Entry& entry : entries_) entry.needed = entry.through = false;
     std::vector<bool> found;
     for (const Tensor& input : inputs) {
-      const auto position = index_.find(input.impl().node.get());
-      found.push_back(position.has_value());
-      if (position) entries_[*position].needed = true;
+      Entry* entry = find(input.impl().node.get());
+      found.push_back(entry != nullptr);
+      if (entry) entry->needed = true;
     }
     for (auto i = order_.rbegin(); i != order_.rend(); ++i) {
-      Entry& entry = entries_[*i];
+      Entry& entry = entries_[i->entry];
       for (const Ref<Node>& edge : entry.node->edges())
         if (edge && entry_of(edge.get()).needed) entry.needed = entry.through = true;
     }
@@ -155,18 +178,19 @@ class Sweep final : GradientBuffers {
 
   void seed(const Tensor& root, const Tensor& g) { give(root.impl().node.get(), g); }
 
-  /// Back-propagates. Afterwards `result` of every entry with a tensor to fill, and of those `keep` names, is its
-  /// gradient.
+  /// Back-propagates, and lets go of the history that was walked. Afterwards `result` of every entry with a tensor to
+  /// fill, and of those `keep` names, is its gradient.
   void run(const std::vector<Tensor>& keep) {
     const GradMode mode(create_graph_);
     for (const Tensor& tensor : keep)
-      if (const auto position = index_.find(tensor.impl().node.get())) entries_[*position].keep = true;
+      if (Entry* entry = find(tensor.impl().node.get())) entry->keep = true;
     std::vector<Tensor> gradients;
-    for (const std::uint32_t i : order_) {
-      Entry& entry = entries_[i];
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      if (i + ahead < order_.size()) fetch(*entries_[order_[i + ahead].entry].node);
+      Entry& entry = entries_[order_[i].entry];
       if (!entry.needed || !entry.gradient.defined()) continue;
       Node& node = *entry.node;
-      if (!node.hooks.empty()) call_hooks(entry);
+      if (node.hooks) call_hooks(entry);
       if (node.leaf || !entry.through) continue;
       Tensor g = std::move(entry.gradient);
       if (entry.keep || node.sink) entry.gradient = g;
@@ -175,7 +199,6 @@ class Sweep final : GradientBuffers {
       walked_ = &node;
       // An observer sees each gradient on its own, so none is added to a buffer unseen.
       node.gradients(g, gradients, create_graph_ || observer ? nullptr : this);
-      entry.walked = true;
       std::optional<TapeNode> seen;
       if (observer) [[unlikely]]
         seen = show_step(node, g, gradients);
@@ -191,19 +214,20 @@ class Sweep final : GradientBuffers {
           show_contribution(*seen, slot, *edges[slot], gradients[slot], entry_of(edges[slot].get()).gradient);
         give(edges[slot].get(), std::move(gradients[slot]));
       }
+      if (!retain_graph_) let_go(entry);
     }
   }
 
-  Tensor result(const Tensor& tensor) const {
-    const auto position = const_cast<NodeIndex&>(index_).find(tensor.impl().node.get());
-    return position ? entries_[*position].gradient : Tensor();
+  Tensor result(const Tensor& tensor) {
+    const Entry* entry = find(tensor.impl().node.get());
+    return entry ? entry->gradient : Tensor();
   }
 
   /// Adds the gradients to the tensors that keep one.
   void fill_sinks() {
     const GradMode mode(create_graph_);
-    for (const std::uint32_t i : order_) {
-      Entry& entry = entries_[i];
+    for (const Place& place : order_) {
+      Entry& entry = entries_[place.entry];
       if (!entry.gradient.defined() || !entry.node->sink) continue;
       const SpinGuard guard(entry.node->lock);
       TensorImpl* sink = entry.node->sink;
@@ -219,15 +243,6 @@ class Sweep final : GradientBuffers {
     }
   }
 
-  /// Lets go of the history that was walked, oldest nodes first: what dies then has been dealt with.
-  void consume() {
-    if (retain_graph_) return;
-    for (auto i = order_.rbegin(); i != order_.rend(); ++i) {
-      if (!entries_[*i].walked) continue;
-      for (Ref<Node>& edge : entries_[*i].node->edges()) edge.reset();
-    }
-  }
-
  private:
   struct Entry {
     Node* node;
@@ -235,38 +250,51 @@ class Sweep final : GradientBuffers {
     bool keep = false;
     bool needed = true;   // its gradient is wanted
     bool through = true;  // and so is that of one of its inputs
-    bool walked = false;
+    bool owned = false;   // the reference of the first walked op that it is an input of has passed to this sweep
+  };
+  struct Place {
+    std::uint64_t order;
+    std::uint32_t entry;
   };
 
-  /// Fills order_: the ops from the newest to the oldest, and then the leaves, which nothing waits for.
-  void sort() {
-    struct Place {
-      std::uint64_t order;
-      std::uint32_t entry;
-    };
-    std::vector<Place> ops;
-    std::vector<std::uint32_t> leaves;
-    ops.reserve(entries_.size());
-    // Most graphs are found nearly in order: each op then moves up past a few others only. Of some, most do not.
-    std::size_t moves = 8 * entries_.size();
-    for (std::uint32_t i = 0; i < entries_.size(); ++i) {
-      const Node& node = *entries_[i].node;
-      if (node.leaf) {
-        leaves.push_back(i);
-        continue;
-      }
-      ops.push_back({node.order, i});
-      for (std::size_t k = ops.size() - 1; k > 0 && moves > 0 && ops[k - 1].order < ops[k].order; --k, --moves)
-        std::swap(ops[k - 1], ops[k]);
-    }
-    const auto newer = [](const Place& a, const Place& b) { return a.order > b.order; };
-    if (moves == 0) std::sort(ops.begin(), ops.end(), newer);
-    order_.reserve(entries_.size());
-    for (const Place& op : ops) order_.push_back(op.entry);
-    order_.insert(order_.end(), leaves.begin(), leaves.end());
+  // So many ops before its turn a node is asked for from memory.
+  static constexpr std::size_t ahead = 8;
+  static void fetch(const Node& node) {
+    for (std::size_t line = 0; line < 2; ++line)
+      kernels::prefetch<1>(reinterpret_cast<const std::byte*>(&node) + 64 * line);
   }
 
-  Entry& entry_of(const Node* node) { return entries_[*index_.find(node)]; }
+  bool knows(const Node* op) const { return op->position < entries_.size() && entries_[op->position].node == op; }
+  /// Null where the sweep did not find the node.
+  Entry* find(const Node* node) {
+    if (node->leaf) {
+      const auto position = leaves_.find(node);
+      return position ? &entries_[*position] : nullptr;
+    }
+    // A hook may have walked the same ops in a sweep of its own.
+    if (!knows(node) && std::exchange(latest_, sweeps) != sweeps)
+      for (std::uint32_t i = 0; i < entries_.size(); ++i)
+        if (Node* op = entries_[i].node; op && !op->leaf) op->position = i;
+    return knows(node) ? &entries_[node->position] : nullptr;
+  }
+  Entry& entry_of(const Node* node) { return *find(node); }
+
+  /// Lets go of a walked op's inputs, and of the op itself: all that it was an input of has been walked. The inputs,
+  /// still to be walked, are held by the sweep from now on, so a node ends while it is in the cache.
+  void let_go(Entry& entry) {
+    for (Ref<Node>& edge : entry.node->edges()) {
+      if (!edge) continue;
+      Entry& input = entry_of(edge.get());
+      if (!std::exchange(input.owned, true))
+        edge.release();
+      else
+        edge.reset();
+    }
+    if (entry.owned && !entry.gradient.defined()) {
+      entry.owned = false;
+      Ref<Node>::adopt(std::exchange(entry.node, nullptr));
+    }
+  }
 
   const Tensor* of(std::size_t slot, bool begin) override {
     const Node& input = *walked_->edges()[slot];
@@ -293,7 +321,7 @@ class Sweep final : GradientBuffers {
   }
 
   void call_hooks(Entry& entry) {
-    const auto hooks = entry.node->hooks;  // a copy: a hook may remove itself
+    const auto hooks = *entry.node->hooks;  // a copy: a hook may remove itself
     for (const auto& [id, hook] : hooks) {
       const std::uint32_t version = entry.gradient.impl().version();
       Tensor changed = hook(entry.gradient);
@@ -313,10 +341,12 @@ class Sweep final : GradientBuffers {
 
   const char* caller_;
   bool create_graph_, retain_graph_;
-  std::vector<Entry> entries_;
-  std::vector<std::uint32_t> order_;  // of entries_: no node before those that it is an input of
-  NodeIndex index_;
-  Node* walked_ = nullptr;  // whose gradients are being formed
+  PoolVector<Entry> entries_;
+  PoolVector<Place> order_;  // no node before those that it is an input of
+  LeafIndex leaves_;
+  static inline thread_local std::uint64_t sweeps = 0;
+  std::uint64_t latest_ = ++sweeps;  // as the ops' positions were written
+  Node* walked_ = nullptr;           // whose gradients are being formed
 };
 
 /// The upstream gradient: as given, or 1 for a single element.
@@ -344,7 +374,6 @@ void Tensor::backward(const Tensor& gradient, const BackwardOptions& options) co
   sweep.seed(*this, g);
   sweep.run({});
   sweep.fill_sinks();
-  sweep.consume();
 }
 
 std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
@@ -370,7 +399,6 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
   sweep.run(inputs);
   std::vector<Tensor> results;
   for (const Tensor& input : inputs) results.push_back(sweep.result(input));
-  sweep.consume();
   return results;
 }
 

@@ -208,19 +208,19 @@ Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max) {
   using Whole = std::numeric_limits<std::int64_t>;
   const Tensor a = to(x, dtype), lo = bound_or(min, dtype, is_floating(dtype) ? Scalar(-infinity) : Whole::min()),
                hi = bound_or(max, dtype, is_floating(dtype) ? Scalar(infinity) : Whole::max());
-  return record(
-      "clamp", apply(Binary::Minimum, apply(Binary::Maximum, a, lo, "clamp"), hi, "clamp"),
-      wrt(a, saving(a, lo, hi),
-          [s = a.shape()](const Tensor& g, const Tensor& A, const Tensor& L, const Tensor& H) {
-            return sum_to(where(logical_and(A >= L, A <= H), g, 0), s);
-          }),
-      wrt(lo, saving(a, lo, hi),
-          [s = lo.shape()](const Tensor& g, const Tensor& A, const Tensor& L, const Tensor& H) {
-            return sum_to(where(logical_and(A < L, L <= H), g, 0), s);
-          }),
-      wrt(hi, saving(a, lo, hi), [s = hi.shape()](const Tensor& g, const Tensor& A, const Tensor& L, const Tensor& H) {
-        return sum_to(where(logical_or(A > H, H < L), g, 0), s);
-      }));
+  return record("clamp", apply(Binary::Minimum, apply(Binary::Maximum, a, lo, "clamp"), hi, "clamp"),
+                wrt(a, saving(a, lo, hi),
+                    [](const Tensor& g, const Tensor& A, const Tensor& L, const Tensor& H, const Shape& s) {
+                      return sum_to(where(logical_and(A >= L, A <= H), g, 0), s);
+                    }),
+                wrt(lo, saving(a, lo, hi),
+                    [](const Tensor& g, const Tensor& A, const Tensor& L, const Tensor& H, const Shape& s) {
+                      return sum_to(where(logical_and(A < L, L <= H), g, 0), s);
+                    }),
+                wrt(hi, saving(a, lo, hi),
+                    [](const Tensor& g, const Tensor& A, const Tensor& L, const Tensor& H, const Shape& s) {
+                      return sum_to(where(logical_or(A > H, H < L), g, 0), s);
+                    }));
 }
 
 }  // namespace gradus

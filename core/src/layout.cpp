@@ -72,7 +72,7 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
   const Tensor source = strides ? x : detail::packed(x);
   return record("reshape",
                 make_view(source, wanted, strides ? *strides : detail::row_major_strides(wanted), source.impl().offset),
-                wrt(x, [s = x.shape()](const Tensor& g) { return reshape(g, s); }));
+                wrt(x, [](const Tensor& g, const Shape& s) { return reshape(g, s); }));
 }
 
 Tensor view(const Tensor& x, const Shape& shape) {
@@ -118,7 +118,7 @@ namespace {
 // y = x with dims of size 1 added or dropped :  dx = G under x's shape
 Tensor same_elements(const char* op, const Tensor& x, const Shape& shape, const Shape& strides) {
   return record(op, make_view(x, shape, strides, x.impl().offset),
-                wrt(x, [s = x.shape()](const Tensor& g) { return reshape(g, s); }));
+                wrt(x, [](const Tensor& g, const Shape& s) { return reshape(g, s); }));
 }
 
 }  // namespace
@@ -185,7 +185,7 @@ Tensor expand(const Tensor& x, const Shape& shape) {
   check(fits, "expand", "cannot expand ", x, " to ", shape,
         "; only dims of size 1 and new leading dims can be repeated");
   return record("expand", make_view(x, wanted, detail::broadcast_strides(x, wanted), x.impl().offset),
-                wrt(x, [s = x.shape()](const Tensor& g) { return sum_to(g, s); }));
+                wrt(x, [](const Tensor& g, const Shape& s) { return sum_to(g, s); }));
 }
 
 namespace {

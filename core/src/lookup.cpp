@@ -85,7 +85,7 @@ Tensor lookup(const char* op, const Tensor& x, const Rows& rows) {
       op, y,
       wrt_part(
           x, saving(rows.list),
-          [shape = x.shape(), dims = rows.dims](const Tensor& g, const Tensor& L) {
+          [dims = rows.dims](const Tensor& g, const Tensor& L, const Shape& shape) {
             return rows_added("scatter_add", zeros(shape, {.dtype = g.dtype()}), g, {dims, L, g.shape()});
           },
           [dims = rows.dims](const Tensor& dx, const Tensor& g, const Tensor& L) { add_rows(dx, g, L, dims); }));
@@ -97,7 +97,7 @@ Tensor rows_added(const char* op, const Tensor& x, const Tensor& v, const Rows& 
   write(y, x);
   add_rows(y, v, rows.list, rows.dims);
   return record(op, y, wrt(x, [](const Tensor& g) { return g; }),
-                wrt(v, saving(rows.list), [dims = rows.dims, s = v.shape()](const Tensor& g, const Tensor& L) {
+                wrt(v, saving(rows.list), [dims = rows.dims](const Tensor& g, const Tensor& L, const Shape& s) {
                   return lookup("gather", g, {dims, L, s});
                 }));
 }
@@ -128,17 +128,18 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, std::optional<std:
   const Tensor table = packed(weight);
   kernels::gather_rows(weight.dtype(), list.numel(), dim, detail::pointer(table), list.data<std::int64_t>(),
                        detail::mutable_pointer(y));
-  return record(
-      "embedding", y,
-      wrt_part(
-          weight, saving(list),
-          [num, padding_idx](const Tensor& g, const Tensor& I) { return embedding_scatter(g, I, num, padding_idx); },
-          [padding_idx](const Tensor& dW, const Tensor& g, const Tensor& I) {
-            if (!padding_idx) return detail::add_rows(dW, g, I, 1);
-            const Tensor row = select(dW, 0, *padding_idx), before = clone(row);
-            detail::add_rows(dW, g, I, 1);
-            detail::write(row, before);
-          }));
+  return record("embedding", y,
+                wrt_part(
+                    weight, saving(list),
+                    [padding_idx](const Tensor& g, const Tensor& I, const Shape& s) {
+                      return embedding_scatter(g, I, s[0], padding_idx);
+                    },
+                    [padding_idx](const Tensor& dW, const Tensor& g, const Tensor& I) {
+                      if (!padding_idx) return detail::add_rows(dW, g, I, 1);
+                      const Tensor row = select(dW, 0, *padding_idx), before = clone(row);
+                      detail::add_rows(dW, g, I, 1);
+                      detail::write(row, before);
+                    }));
 }
 
 // y = zeros with the rows of x added at i :  dx = G[i] (0 for the padding row)

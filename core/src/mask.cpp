@@ -44,7 +44,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
   const Tensor number = to(value, x.dtype());
   return record("masked_fill", choose(mask, number, x, shape),
                 wrt(x, saving(mask),
-                    [s = x.shape()](const Tensor& g, const Tensor& M) { return sum_to(masked_fill(g, M, 0), s); }),
+                    [](const Tensor& g, const Tensor& M, const Shape& s) { return sum_to(masked_fill(g, M, 0), s); }),
                 wrt(number, saving(mask), [](const Tensor& g, const Tensor& M) { return sum(where(M, g, 0)); }));
 }
 
@@ -61,9 +61,9 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
       detail::broadcast_shapes(condition.shape(), detail::broadcast_shapes(a.shape(), b.shape(), "where"), "where");
   return record("where", choose(condition, a, b, shape),
                 wrt(a, saving(condition),
-                    [s = a.shape()](const Tensor& g, const Tensor& C) { return sum_to(where(C, g, 0), s); }),
+                    [](const Tensor& g, const Tensor& C, const Shape& s) { return sum_to(where(C, g, 0), s); }),
                 wrt(b, saving(condition),
-                    [s = b.shape()](const Tensor& g, const Tensor& C) { return sum_to(where(C, 0, g), s); }));
+                    [](const Tensor& g, const Tensor& C, const Shape& s) { return sum_to(where(C, 0, g), s); }));
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, Scalar b) {

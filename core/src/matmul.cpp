@@ -86,9 +86,9 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   return record(
       "matmul", product(a, b, {}, "matmul"),
       wrt(a, saving(b),
-          [s = a.shape()](const Tensor& g, const Tensor& B) { return sum_to(matmul(g, transpose(B, -2, -1)), s); }),
+          [](const Tensor& g, const Tensor& B, const Shape& s) { return sum_to(matmul(g, transpose(B, -2, -1)), s); }),
       wrt(b, saving(a),
-          [s = b.shape()](const Tensor& g, const Tensor& A) { return sum_to(matmul(transpose(A, -2, -1), g), s); }));
+          [](const Tensor& g, const Tensor& A, const Shape& s) { return sum_to(matmul(transpose(A, -2, -1), g), s); }));
 }
 
 Tensor bmm(const Tensor& a, const Tensor& b) {

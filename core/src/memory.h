@@ -2,6 +2,7 @@
 // Recycled memory: a training step that repeats stops asking the system for any.
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace gradus::detail {
 
@@ -25,6 +26,20 @@ void delete_in_turn(T* object) {
   }
   draining = false;
 }
+
+/// Lists in recycled memory.
+template <class T>
+struct PoolAllocator {
+  using value_type = T;
+  PoolAllocator() = default;
+  template <class U>
+  PoolAllocator(const PoolAllocator<U>&) {}
+  T* allocate(std::size_t n) { return static_cast<T*>(pool_allocate(n * sizeof(T))); }
+  void deallocate(T* block, std::size_t n) noexcept { pool_free(block, n * sizeof(T)); }
+  friend bool operator==(const PoolAllocator&, const PoolAllocator&) { return true; }
+};
+template <class T>
+using PoolVector = std::vector<T, PoolAllocator<T>>;
 
 enum class Counter : std::uint8_t { Tensors, Storages, Nodes };
 /// Counts live objects, without a locked instruction.

@@ -20,6 +20,28 @@ std::uint64_t next_order() {
 
 }  // namespace
 
+CompactShape::CompactShape(const Shape& shape) : rank_(static_cast<std::uint8_t>(shape.size())) {
+  const auto fits = [](std::int64_t size) { return static_cast<std::uint64_t>(size) >> 32 == 0; };
+  if (shape.size() <= inline_rank && std::all_of(shape.begin(), shape.end(), fits)) {
+    std::copy(shape.begin(), shape.end(), sizes_);
+  } else {
+    whole_ = new Shape(shape);
+    rank_ = elsewhere;
+  }
+}
+
+CompactShape::operator Shape() const {
+  if (rank_ == elsewhere) return *whole_;
+  Shape shape;
+  for (int i = 0; i < rank_; ++i) shape.push_back(sizes_[i]);
+  return shape;
+}
+
+bool CompactShape::operator==(const Shape& shape) const {
+  if (rank_ == elsewhere) return *whole_ == shape;
+  return rank_ == shape.size() && std::equal(shape.begin(), shape.end(), sizes_);
+}
+
 Node::Node(const char* op_name, const Tensor& output)
     : op(op_name),
       order(next_order()),
@@ -77,54 +99,72 @@ bool recording(std::span<const Rule> rules) {
 std::vector<Node::SavedFor> RuleNode::saved() const {
   std::vector<SavedFor> all;
   for (std::size_t i = 0; i < inputs_; ++i)
-    for (const Saved& saved : slots_[i].saved) all.push_back({i, saved.peek(), saved.is_output()});
+    for (const Saved& saved : saved_for(slot(i))) all.push_back({i, saved.peek(), saved.is_output()});
   return all;
 }
 
 void RuleNode::gradients(const Tensor& g, std::span<Tensor> into, GradientBuffers* buffers) {
   for (std::size_t i = 0; i < inputs_; ++i) {
-    const Slot& slot = slots_[i];
-    if (!slot.type) continue;
-    SavedTensors saved(*this, slot.saved);
-    if (buffers && slot.type->add_into) {
-      if (const Tensor* dx = buffers->of(i, slot.type->part)) {
-        slot.type->add_into(slot.formula, *dx, g, saved);
+    const Slot& at = slot(i);
+    if (!at.type) continue;
+    const void* formula = behind<void>(at.formula);
+    SavedTensors saved(*this, saved_for(at), edges()[i].get());
+    if (buffers && at.type->add_into) {
+      if (const Tensor* dx = buffers->of(i, at.type->part)) {
+        at.type->add_into(formula, *dx, g, saved);
         continue;
       }
-      if (slot.type->part) continue;  // nobody wants it
+      if (at.type->part) continue;  // nobody wants it
     }
-    into[i] = slot.type->gradient(slot.formula, g, saved);
+    into[i] = at.type->gradient(formula, g, saved);
   }
 }
 
+RuleNode::RuleNode(const char* op_name, const Tensor& result, std::size_t inputs)
+    : Node(op_name, result), inputs_(static_cast<std::uint16_t>(inputs)) {
+  for (std::size_t i = 0; i < inputs; ++i) {
+    new (behind<Ref<Node>>(i * sizeof(Ref<Node>))) Ref<Node>;
+    new (&slot(i)) Slot;
+  }
+}
+
+RuleNode::~RuleNode() {
+  release_saved();
+  for (Ref<Node>& edge : edges()) edge.~Ref();
+}
+
 void RuleNode::keep(std::span<const Rule> rules, const Tensor& output) {
-  std::byte* at = room_;
+  std::size_t at = inputs_ * for_input;
   for (std::size_t i = 0; i < inputs_; ++i) {
     const Rule& rule = rules[i];
     if (!wanted(*rule.input)) continue;
-    Slot& slot = slots_[i];
-    edges_[i] = rule.input->impl().node;
+    Slot& to = slot(i);
+    edges()[i] = rule.input->impl().node;
     // What is here by the time that a copy throws is released with the node.
-    Saved* const first = reinterpret_cast<Saved*>(at);
+    to.saved = static_cast<std::uint16_t>(at);
     for (const Tensor* tensor : rule.saved) {
-      new (at) Saved(tensor ? *tensor : output, !tensor);
+      new (behind<Saved>(at)) Saved(tensor ? *tensor : output, !tensor);
       at += sizeof(Saved);
-      slot.saved = {first, slot.saved.size() + 1};
+      ++to.count;
     }
-    at = room_ + room_for(static_cast<std::size_t>(at - room_));
-    rule.type->copy(at, rule.formula);
-    slot.formula = at;
-    slot.type = rule.type;
-    at += rule.type->bytes;
+    if (rule.type->copy) {
+      while (reinterpret_cast<std::uintptr_t>(behind<std::byte>(at)) % rule.type->alignment != 0) at += sizeof(void*);
+      rule.type->copy(behind<void>(at), rule.formula);
+    }
+    to.formula = static_cast<std::uint16_t>(at);
+    to.type = rule.type;
+    at += (rule.type->bytes + sizeof(void*) - 1) / sizeof(void*) * sizeof(void*);
   }
 }
 
 void RuleNode::release_saved() {
   for (std::size_t i = 0; i < inputs_; ++i) {
-    Slot& slot = slots_[i];
-    if (slot.type && slot.type->destroy) slot.type->destroy(slot.formula);
-    slot.type = nullptr;
-    for (Saved& saved : std::exchange(slot.saved, {})) saved.~Saved();
+    Slot& at = slot(i);
+    if (at.type && at.type->destroy) at.type->destroy(behind<void>(at.formula));
+    at.type = nullptr;
+    const std::span<Saved> saved = saved_for(at);
+    at.count = 0;
+    for (Saved& one : saved) one.~Saved();
   }
 }
 

@@ -56,7 +56,7 @@ Tensor sum(const Tensor& x, const Shape& dims, bool keepdim) {
   if (x.dtype() == Bool) return sum(to(x, Int64), dims, keepdim);
   const Reduced r(x, dims, "sum");
   return record("sum", summed(x, r, keepdim),
-                wrt(x, [k = r.keepdim, s = x.shape()](const Tensor& g) { return repeat(g, k, s); }));
+                wrt(x, [k = r.keepdim](const Tensor& g, const Shape& s) { return repeat(g, k, s); }));
 }
 
 Tensor mean(const Tensor& x) { return mean(x, {}); }
@@ -68,7 +68,7 @@ Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
   const Reduced r(x, dims, "mean");
   const auto n = static_cast<double>(r.count);
   return record("mean", detail::apply(kernels::Unary::DivScalar, summed(x, r, keepdim), "mean", n),
-                wrt(x, [k = r.keepdim, s = x.shape(), n](const Tensor& g) { return repeat(g / n, k, s); }));
+                wrt(x, [k = r.keepdim, n](const Tensor& g, const Shape& s) { return repeat(g / n, k, s); }));
 }
 
 namespace {

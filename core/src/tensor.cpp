@@ -336,13 +336,14 @@ HookId Tensor::register_hook(Hook hook) const {
   check(static_cast<bool>(hook), "register_hook", "the hook is empty");
   static std::atomic<HookId> next{1};
   auto& hooks = impl().node->hooks;
-  hooks.emplace_back(next.fetch_add(1), std::move(hook));
-  return hooks.back().first;
+  if (!hooks) hooks = std::make_unique<std::vector<std::pair<HookId, Hook>>>();
+  hooks->emplace_back(next.fetch_add(1), std::move(hook));
+  return hooks->back().first;
 }
 
 void Tensor::remove_hook(HookId id) const {
-  if (!impl().node) return;
-  std::erase_if(impl().node->hooks, [id](const auto& hook) { return hook.first == id; });
+  if (!impl().node || !impl().node->hooks) return;
+  std::erase_if(*impl().node->hooks, [id](const auto& hook) { return hook.first == id; });
 }
 
 void Tensor::set_data(const Tensor& data) const {

@@ -8,9 +8,11 @@
 //
 // Each `wrt` names one input and the formula of its gradient, given the upstream gradient `g` and the saved tensors (by
 // custom under the op's own names in capitals).
-// The saving list is all that is kept alive; a lambda captures plain numbers and shapes only. Write `output` in the
-// list for the op's own result. Formulas are written with differentiable ops, so that gradients of gradients follow. A
-// formula is called only where its input requires a gradient, and may return an undefined tensor for "zero".
+// The saving list is all that is kept alive; a lambda captures plain numbers and shapes only, and few of them, for it
+// is kept in the history. The input's shape is at hand: a formula that takes a `const Shape&` behind the saved tensors
+// is given it. Write `output` in the list for the op's own result. Formulas are written with differentiable ops, so
+// that gradients of gradients follow. A formula is called only where its input requires a gradient, and may return an
+// undefined tensor for "zero".
 //
 // Where the gradients of all inputs come out of one computation, `record_together` takes one formula for all of them.
 //
@@ -98,35 +100,41 @@ namespace detail {
 // Each formula is of a type of its own, and there is one for every input of every op. What they have in common is
 // written without their types (in node.cpp), so that the compiler makes no more than these few functions for each.
 struct FormulaType {
-  std::size_t bytes;  // what it takes in a node's room
+  std::size_t bytes, alignment;  // what it takes in a node's room
   Tensor (*gradient)(const void* formula, const Tensor& g, SavedTensors& saved);
   void (*add_into)(const void* formula, const Tensor& dx, const Tensor& g, SavedTensors& saved);  // or null
-  bool part;  // which is added to zeros where there is no gradient yet
-  void (*copy)(void* to, const void* formula);
-  void (*destroy)(void* formula);  // null where there is nothing to do
+  bool part;                                    // which is added to zeros where there is no gradient yet
+  void (*copy)(void* to, const void* formula);  // null where there is nothing in it
+  void (*destroy)(void* formula);               // null where there is nothing to do
 };
 
-constexpr std::size_t room_alignment = 16;
-constexpr std::size_t room_for(std::size_t bytes) {
-  return (bytes + room_alignment - 1) / room_alignment * room_alignment;
-}
-
 template <class F, std::size_t... I>
-Tensor call_formula(const void* formula, const Tensor& g, [[maybe_unused]] SavedTensors& saved) {
-  return (*static_cast<const F*>(formula))(g, saved[I]...);
+Tensor call_with(const F& formula, const Tensor& g, [[maybe_unused]] SavedTensors& saved) {
+  if constexpr (std::is_invocable_v<const F&, const Tensor&, decltype(saved[I])...>)
+    return formula(g, saved[I]...);
+  else
+    return formula(g, saved[I]..., saved.input_shape());
 }
 template <class F, std::size_t... I>
-Tensor call_adding_formula(const void* formula, const Tensor& g, [[maybe_unused]] SavedTensors& saved) {
-  return static_cast<const F*>(formula)->formula(g, saved[I]...);
+Tensor call_formula(const void* formula, const Tensor& g, SavedTensors& saved) {
+  return call_with<F, I...>(*static_cast<const F*>(formula), g, saved);
+}
+template <class F, class A, bool part, std::size_t... I>
+Tensor call_adding_formula(const void* formula, const Tensor& g, SavedTensors& saved) {
+  return call_with<F, I...>(static_cast<const AddingFormula<F, A, part>*>(formula)->formula, g, saved);
 }
 template <class F, std::size_t... I>
 void call_add(const void* formula, const Tensor& dx, const Tensor& g, [[maybe_unused]] SavedTensors& saved) {
   static_cast<const F*>(formula)->add(dx, g, saved[I]...);
 }
 template <class F>
-void copy_formula(void* to, const void* formula) {
-  static_assert(alignof(F) <= room_alignment);
-  new (to) F(*static_cast<const F*>(formula));
+inline constexpr bool nothing_in = std::is_empty_v<F>&& std::is_trivially_copyable_v<F>;
+template <class F>
+constexpr auto copy_formula() -> void (*)(void*, const void*) {
+  if constexpr (nothing_in<F>)
+    return nullptr;
+  else
+    return [](void* to, const void* formula) { new (to) F(*static_cast<const F*>(formula)); };
 }
 template <class F>
 constexpr auto destroy_formula() -> void (*)(void*) {
@@ -138,13 +146,15 @@ constexpr auto destroy_formula() -> void (*)(void*) {
 
 template <class F, std::size_t... I>
 constexpr FormulaType type_of(const F*, std::index_sequence<I...>) {
-  return {room_for(sizeof(F)), call_formula<F, I...>, nullptr, false, copy_formula<F>, destroy_formula<F>()};
+  return {nothing_in<F> ? 0 : sizeof(F), alignof(F), call_formula<F, I...>, nullptr, false, copy_formula<F>(),
+          destroy_formula<F>()};
 }
 template <class F, class A, bool part, std::size_t... I>
 constexpr FormulaType type_of(const AddingFormula<F, A, part>*, std::index_sequence<I...>) {
   using Both = AddingFormula<F, A, part>;
-  return {room_for(sizeof(Both)), call_adding_formula<Both, I...>, call_add<Both, I...>, part,
-          copy_formula<Both>,     destroy_formula<Both>()};
+  return {sizeof(Both),           alignof(Both), call_adding_formula<F, A, part, I...>,
+          call_add<Both, I...>,   part,          copy_formula<Both>(),
+          destroy_formula<Both>()};
 }
 template <class F, std::size_t n>
 inline constexpr FormulaType formula_type = type_of(static_cast<const F*>(nullptr), std::make_index_sequence<n>());
@@ -160,19 +170,23 @@ template <class F, std::size_t n>
 Rule rule_of(const Wrt<F, n>& w) {
   return {&w.input, {w.saved.tensors.data(), n}, &formula_type<F, n>, &w.formula};
 }
+/// The room that a rule takes at most, wherever in a node it comes to lie.
 template <class W>
 constexpr std::size_t rule_room = 0;
 template <class F, std::size_t n>
-constexpr std::size_t rule_room<Wrt<F, n>> = room_for(n * sizeof(Saved)) + room_for(sizeof(F));
+constexpr std::size_t rule_room<Wrt<F, n>> =
+    n * sizeof(Saved) + (nothing_in<F> ? 0 : (sizeof(F) + 7) / 8 * 8 + (alignof(F) > 8 ? alignof(F) - 8 : 0));
 
 inline bool wanted(const Tensor& input) { return input.defined() && input.requires_grad(); }
 /// Whether an op with these rules has to be recorded.
 GRADUS_API bool recording(std::span<const Rule> rules);
 
-/// The node of an op with a formula for each input, all but the room for them.
+/// The node of an op with a formula for each input. Behind it, in one block, stand the edges, the slots, and the room
+/// for what the slots keep.
 class GRADUS_API RuleNode : public Node {
  public:
-  std::span<Ref<Node>> edges() final { return {edges_, inputs_}; }
+  ~RuleNode() override;
+  std::span<Ref<Node>> edges() final { return {std::launder(reinterpret_cast<Ref<Node>*>(this + 1)), inputs_}; }
   void gradients(const Tensor& g, std::span<Tensor> into, GradientBuffers* buffers) final;
   std::vector<SavedFor> saved() const final;
   void release_saved() final;
@@ -182,32 +196,32 @@ class GRADUS_API RuleNode : public Node {
 
  protected:
   struct Slot {
-    const FormulaType* type = nullptr;  // null where no gradient is wanted, or none any more
-    void* formula = nullptr;
-    std::span<Saved> saved;
+    const FormulaType* type = nullptr;                // null where no gradient is wanted, or none any more
+    std::uint16_t formula = 0, saved = 0, count = 0;  // the formula, and `count` tensors: bytes behind the node
   };
-  RuleNode(const char* op_name, const Tensor& result, std::size_t inputs, Ref<Node>* edges, Slot* slots,
-           std::byte* room)
-      : Node(op_name, result), inputs_(inputs), edges_(edges), slots_(slots), room_(room) {}
+  static constexpr std::size_t for_input = sizeof(Ref<Node>) + sizeof(Slot);
+  RuleNode(const char* op_name, const Tensor& result, std::size_t inputs);
 
  private:
-  std::size_t inputs_;
-  Ref<Node>* edges_;
-  Slot* slots_;
-  std::byte* room_;
+  template <class T>
+  T* behind(std::size_t bytes) const {
+    return reinterpret_cast<T*>(reinterpret_cast<std::byte*>(const_cast<RuleNode*>(this) + 1) + bytes);
+  }
+  Slot& slot(std::size_t i) const { return *behind<Slot>(inputs_ * sizeof(Ref<Node>) + i * sizeof(Slot)); }
+  std::span<Saved> saved_for(const Slot& slot) const { return {behind<Saved>(slot.saved), slot.count}; }
+
+  std::uint16_t inputs_;
 };
 
 template <std::size_t inputs, std::size_t bytes>
 class RuleNodeWithRoom final : public RuleNode {
  public:
-  RuleNodeWithRoom(const char* op_name, const Tensor& result)
-      : RuleNode(op_name, result, inputs, edges_, slots_, room_) {}
-  ~RuleNodeWithRoom() override { release_saved(); }
+  RuleNodeWithRoom(const char* op_name, const Tensor& result) : RuleNode(op_name, result, inputs) {
+    static_assert(sizeof(RuleNodeWithRoom) == sizeof(RuleNode) + sizeof(behind_) && sizeof(behind_) < 65536);
+  }
 
  private:
-  Ref<Node> edges_[inputs];
-  Slot slots_[inputs];
-  alignas(room_alignment) std::byte room_[bytes];
+  alignas(8) std::byte behind_[inputs * for_input + bytes];
 };
 
 /// Gives y the node as its place in the history, with these rules.

@@ -69,6 +69,8 @@ class Ref {
   T* operator->() const { return object_; }
   T& operator*() const { return *object_; }
   explicit operator bool() const { return object_ != nullptr; }
+  /// Gives the reference away; `adopt` takes it.
+  T* release() { return std::exchange(object_, nullptr); }
   bool unique() const { return object_ && object_->refs.load(std::memory_order_acquire) == 1; }
 
  private:
@@ -97,13 +99,13 @@ struct Extras {
 };
 
 struct TensorImpl : Counted {
+  DType dtype = DType::Float32;
+  bool contiguous = true;
   Ref<Storage> storage;
   std::int64_t offset = 0;  // in elements
   Shape shape;
   Shape strides;  // in elements
   std::int64_t numel = 1;
-  DType dtype = DType::Float32;
-  bool contiguous = true;
   Ref<Node> node;  // where it stands in the history; null where no gradient is wanted
   Extras* extras = nullptr;
 

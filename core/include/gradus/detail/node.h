@@ -3,6 +3,7 @@
 #include <gradus/tensor.h>
 
 #include <atomic>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -18,6 +19,28 @@ class GRADUS_API GradientBuffers {
 
  protected:
   ~GradientBuffers() = default;
+};
+
+/// A shape in 16 bytes, where it is none of the rare ones with more than four sizes or one of 2^32 and more.
+class GRADUS_API CompactShape {
+ public:
+  explicit CompactShape(const Shape& shape);
+  ~CompactShape() {
+    if (rank_ == elsewhere) delete whole_;
+  }
+  CompactShape(const CompactShape&) = delete;
+  CompactShape& operator=(const CompactShape&) = delete;
+
+  operator Shape() const;
+  bool operator==(const Shape& shape) const;
+
+ private:
+  static constexpr std::uint8_t inline_rank = 4, elsewhere = 255;
+  union {
+    std::uint32_t sizes_[inline_rank];
+    const Shape* whole_;
+  };
+  std::uint8_t rank_;
 };
 
 /// One recorded op (or one leaf). It points to the nodes of its inputs, never to their data, and never to its own
@@ -45,20 +68,24 @@ struct GRADUS_API Node : Counted {
   /// Forgets the saved tensors.
   virtual void release_saved() {}
 
+  // A long history is a million of these, beyond every cache: what a node does not need it does not have.
+  std::uint32_t position = 0;  // an op's, in the sweep that found it last
   const char* op;
-  const std::uint64_t order;  // of creation: inputs come before what is made from them
-  const Shape shape;
-  const DType dtype;
-  const bool leaf;
-  bool consumed = false;
-
-  std::vector<std::pair<HookId, Hook>> hooks;
+  union {
+    std::uint64_t order;  // of creation: inputs come before what is made from them
+    Node* next_dead;      // while waiting to be destroyed
+  };
+  std::unique_ptr<std::vector<std::pair<HookId, Hook>>> hooks;  // null where there never was one
 
   /// The tensor whose grad is filled: a leaf, or a tensor with retain_grad. Not counted, so that a gradient with a
   /// history of its own makes no cycle; the tensor clears it when it dies. Guarded by `lock`.
   std::atomic<TensorImpl*> sink{nullptr};
+
+  [[no_unique_address]] const CompactShape shape;
+  const DType dtype;
+  const bool leaf;
+  bool consumed = false;
   std::atomic_flag lock{};
-  Node* next_dead = nullptr;  // while waiting to be destroyed
 };
 
 /// A tensor (maybe undefined) kept for a gradient formula. It remembers the version of its memory: a later in-place
@@ -79,15 +106,19 @@ class GRADUS_API Saved {
   bool is_output_ = false;
 };
 
-/// The saved tensors as a formula of `node` sees them: its own output has its place in the history again.
+/// The saved tensors as a formula of `node` sees them: its own output has its place in the history again. And the
+/// shape of the input whose gradient the formula gives.
 class GRADUS_API SavedTensors {
  public:
-  SavedTensors(Node& node, std::span<const Saved> saved) : node_(node), saved_(saved) {}
+  SavedTensors(Node& node, std::span<const Saved> saved, const Node* input = nullptr)
+      : node_(node), saved_(saved), input_(input) {}
   const Tensor& operator[](std::size_t i);
+  Shape input_shape() const { return input_->shape; }
 
  private:
   Node& node_;
   std::span<const Saved> saved_;
+  const Node* input_;
   Tensor output_;
 };
 

@@ -30,7 +30,7 @@ namespace {
 
 /// Calls that asked the system for memory, and who they were.
 struct Calls {
-  std::int64_t pool = 0;     // aligned_alloc: recycled memory, for tensors, their data and nodes (core/src/memory.cpp)
+  std::int64_t pool = 0;     // posix_memalign: recycled memory, for tensors, their data and nodes (core/src/memory.cpp)
   std::int64_t scratch = 0;  // aligned operator new: the kernels' working memory (core/src/kernels/scratch.cpp)
   std::int64_t other = 0;    // the rest: a sweep's lists, names
 };
@@ -58,11 +58,11 @@ void* realloc(void* block, std::size_t bytes) {
   return __libc_realloc(block, bytes);
 }
 void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
-  note(pool_calls);
+  note(other_calls);
   return __libc_memalign(alignment, bytes);
 }
 int posix_memalign(void** block, std::size_t alignment, std::size_t bytes) {
-  note(other_calls);
+  note(pool_calls);
   *block = __libc_memalign(alignment, bytes);
   return *block ? 0 : ENOMEM;
 }
@@ -203,6 +203,15 @@ TEST_CASE("threads that free what others allocated keep no more than was in use 
   take_turns(0);
   other.join();
   CHECK(resident_bytes() - before < 128 * 1024 * 1024);  // 400 MiB went through
+}
+
+TEST_CASE("small blocks that are unused are given back, and serve tensors of other sizes") {
+  const std::int64_t before = resident_bytes();
+  for (std::int64_t numel = 16; numel <= 144; numel += 32) {  // 150 MiB each time, in classes of their own
+    std::vector<Tensor> box;
+    for (std::int64_t i = 0; i < (std::int64_t{150} << 20) / (4 * numel + 256); ++i) box.push_back(empty({numel}));
+  }
+  CHECK(resident_bytes() - before < 400 * 1024 * 1024);  // at most 150 + 150/4 + 32 MiB, and the box
 }
 
 TEST_CASE("a graph of hundreds of thousands of ops asks for nothing either, once it was there") {

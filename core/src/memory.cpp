@@ -31,9 +31,10 @@ constexpr bool plain_memory = GRADUS_PLAIN_MEMORY;
 
 constexpr std::size_t alignment = 64;
 
-void* system_allocate(std::size_t bytes) {
-  void* block = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (!block) throw Error("memory: the system has no " + std::to_string(bytes) + " bytes left");
+void* system_allocate(std::size_t bytes, std::size_t aligned_to = alignment) {
+  void* block = nullptr;
+  if (posix_memalign(&block, aligned_to, bytes) != 0)
+    throw Error("memory: the system has no " + std::to_string(bytes) + " bytes left");
   return block;
 }
 
@@ -73,8 +74,80 @@ struct Use {
   std::int64_t may_keep() const { return peak - bytes + peak / 4 + (std::int64_t{32} << 20); }
 };
 
-// Small blocks: a list for each class and thread, without locks. What is in use is counted for all threads together,
+// Small blocks are cut from slabs, side by side: a long history is a million of them, and is walked in the order in
+// which they lie. A slab's address tells where its header is, and its size leaves room for the system's own header, so
+// that the next one lies right behind it.
+constexpr std::size_t slab_size = std::size_t{64} << 10;
+constexpr std::size_t slab_bytes = slab_size - alignment;
+
+struct alignas(alignment) Slab {
+  int index;                                  // of the class of its blocks
+  std::uint32_t handed_out = 0;               // blocks that are not here
+  std::size_t cut = sizeof(Slab);             // where those begin that never were handed out
+  FreeBlock* free = nullptr;                  // those that came back
+  Slab *next = nullptr, *previous = nullptr;  // those of its class that have blocks to hand out
+
+  static Slab* of(void* block) {
+    return reinterpret_cast<Slab*>(reinterpret_cast<std::uintptr_t>(block) & ~(slab_size - 1));
+  }
+  bool exhausted() const { return !free && cut + class_size(index) > slab_bytes; }
+};
+
+// The slabs of all threads. What is called holds the registry's lock.
+class Slabs {
+ public:
+  /// Puts blocks on the list: one, and more as long as they come to no more than `bytes`. How many those are.
+  std::size_t take(int index, std::size_t bytes, FreeBlock*& list) {
+    Slab*& first = first_[static_cast<std::size_t>(index)];
+    if (!first) link(new (system_allocate(slab_bytes, slab_size)) Slab{.index = index});
+    Slab& slab = *first;
+    const std::size_t size = class_size(index), most = std::max<std::size_t>(bytes / size, 1);
+    std::size_t n = 0;
+    FreeBlock** end = &list;
+    for (; n < most && !slab.exhausted(); ++n) {
+      FreeBlock* block = slab.free;
+      if (block) {
+        slab.free = block->next;
+      } else {
+        block = new (reinterpret_cast<std::byte*>(&slab) + slab.cut) FreeBlock{nullptr};
+        slab.cut += size;
+      }
+      *end = block;
+      end = &block->next;
+    }
+    *end = nullptr;
+    slab.handed_out += static_cast<std::uint32_t>(n);
+    if (slab.exhausted()) unlink(slab);
+    return n;
+  }
+
+  void put(void* block) noexcept {
+    Slab& slab = *Slab::of(block);
+    if (slab.exhausted()) link(&slab);
+    slab.free = new (block) FreeBlock{slab.free};
+    if (--slab.handed_out > 0) return;
+    unlink(slab);
+    std::free(&slab);
+  }
+
+ private:
+  void link(Slab* slab) {
+    Slab*& first = first_[static_cast<std::size_t>(slab->index)];
+    slab->next = first;
+    slab->previous = nullptr;
+    if (first) first->previous = slab;
+    first = slab;
+  }
+  void unlink(Slab& slab) {
+    (slab.previous ? slab.previous->next : first_[static_cast<std::size_t>(slab.index)]) = slab.next;
+    if (slab.next) slab.next->previous = slab.previous;
+  }
+  std::array<Slab*, small_classes> first_{};
+};
+
+// A list of small blocks for each class and thread, without locks. What is in use is counted for all threads together,
 // since blocks are freed on other threads than those that allocated them; each reports to that count now and then.
+constexpr std::size_t taken_at_once = 4096;
 constexpr std::int64_t unreported_at_most = std::int64_t{1} << 20;
 
 struct ThreadState;
@@ -83,6 +156,7 @@ struct Registry {
   std::vector<ThreadState*> threads;
   std::array<std::int64_t, 3> ended{};  // counts of threads that are gone
   Use small;
+  Slabs slabs;
 };
 // Never destroyed: tensors may outlive every other static object.
 Registry& registry() {
@@ -109,14 +183,12 @@ struct ThreadState {
     if (unreported >= unreported_at_most || unreported <= -unreported_at_most) report();
   }
   void report() noexcept {
-    {
-      std::lock_guard lock(registry().mutex);
-      registry().small.add(std::exchange(unreported, 0));
-      may_keep = registry().small.may_keep();
-    }
+    std::lock_guard lock(registry().mutex);
+    registry().small.add(std::exchange(unreported, 0));
+    may_keep = registry().small.may_keep();
     give_back(may_keep);
   }
-  // All but so many bytes of what is kept, the largest blocks first.
+  // With the registry's lock: all but so many bytes of what is kept, the largest blocks first.
   void give_back(std::int64_t all_but) noexcept;
 };
 
@@ -129,7 +201,7 @@ void ThreadState::give_back(std::int64_t all_but) noexcept {
     FreeBlock*& list = free[static_cast<std::size_t>(i)];
     while (list && kept > all_but) {
       kept -= static_cast<std::int64_t>(class_size(i));
-      std::free(std::exchange(list, list->next));
+      registry().slabs.put(std::exchange(list, list->next));
     }
   }
 }
@@ -138,8 +210,8 @@ ThreadState::~ThreadState() {
   state_pointer = nullptr;
   state_ended = true;
   report();
-  give_back(0);
   std::lock_guard lock(registry().mutex);
+  give_back(0);
   for (std::size_t i = 0; i < counts.size(); ++i) registry().ended[i] += counts[i].load(std::memory_order_relaxed);
   std::erase(registry().threads, this);
 }
@@ -222,15 +294,16 @@ void* pool_allocate(std::size_t bytes) {
   if (index >= small_classes) return large_pool().allocate(index);
   const std::size_t size = class_size(index);
   ThreadState* state = thread_state();
-  if (!state) return system_allocate(size);
-  FreeBlock*& list = state->free[static_cast<std::size_t>(index)];
-  void* block = list;
-  if (block) {
-    list = list->next;
-    state->kept -= static_cast<std::int64_t>(size);
-  } else {
-    block = system_allocate(size);
+  FreeBlock* one = nullptr;
+  FreeBlock*& list = state ? state->free[static_cast<std::size_t>(index)] : one;
+  if (!list) [[unlikely]] {
+    std::lock_guard lock(registry().mutex);
+    const std::size_t taken = registry().slabs.take(index, state ? taken_at_once : 0, list);
+    if (state) state->kept += static_cast<std::int64_t>(taken * size);
   }
+  void* block = std::exchange(list, list->next);
+  if (!state) return block;
+  state->kept -= static_cast<std::int64_t>(size);
   state->use(static_cast<std::int64_t>(size));
   return block;
 }
@@ -239,11 +312,14 @@ void pool_free(void* block, std::size_t bytes) noexcept {
   if (plain_memory) return std::free(block);
   const int index = class_of(bytes);
   if (index >= small_classes && index < classes) return large_pool().release(block, index);
-  ThreadState* state = index < small_classes ? thread_state() : nullptr;
-  if (!state) return std::free(block);
+  if (index >= classes) return std::free(block);
+  ThreadState* state = thread_state();
   const auto size = static_cast<std::int64_t>(class_size(index));
-  state->use(-size);
-  if (state->kept >= state->may_keep) return std::free(block);
+  if (state) state->use(-size);
+  if (!state || state->kept >= state->may_keep) {
+    std::lock_guard lock(registry().mutex);
+    return registry().slabs.put(block);
+  }
   FreeBlock*& list = state->free[static_cast<std::size_t>(index)];
   list = new (block) FreeBlock{list};
   state->kept += size;

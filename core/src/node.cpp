@@ -20,7 +20,7 @@ std::uint64_t next_order() {
 
 }  // namespace
 
-CompactShape::CompactShape(const Shape& shape) : rank_(static_cast<std::uint8_t>(shape.size())) {
+CompactShape::CompactShape(const Shape& shape) : sizes_{}, rank_(static_cast<std::uint8_t>(shape.size())) {
   const auto fits = [](std::int64_t size) { return static_cast<std::uint64_t>(size) >> 32 == 0; };
   if (shape.size() <= inline_rank && std::all_of(shape.begin(), shape.end(), fits)) {
     std::copy(shape.begin(), shape.end(), sizes_);
@@ -32,9 +32,8 @@ CompactShape::CompactShape(const Shape& shape) : rank_(static_cast<std::uint8_t>
 
 CompactShape::operator Shape() const {
   if (rank_ == elsewhere) return *whole_;
-  Shape shape;
-  for (int i = 0; i < rank_; ++i) shape.push_back(sizes_[i]);
-  return shape;
+  const std::int64_t sizes[] = {sizes_[0], sizes_[1], sizes_[2], sizes_[3]};
+  return Shape(sizes, sizes + rank_);
 }
 
 bool CompactShape::operator==(const Shape& shape) const {

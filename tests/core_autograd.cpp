@@ -222,6 +222,25 @@ TEST_CASE("an error in the middle of backward leaves every gradient as it was") 
   CHECK(same(w.grad(), f64({1, 2})));
 }
 
+TEST_CASE("a formula is given the shape of its input, whatever it is") {
+  for (const Shape& shape : {Shape{}, Shape{2, 1, 3}, Shape{1, 2, 1, 2, 3, 1, 1, 2}, Shape{0, std::int64_t{1} << 40}}) {
+    CAPTURE(shape.str());
+    const Tensor x = zeros(shape, {.dtype = Float64, .requires_grad = true});
+    struct alignas(64) Wide {
+      double number = 3;
+    };
+    const Tensor y = record("flattened", x.detach().reshape({-1}),
+                            wrt(x, saving(x), [w = Wide()](const Tensor& g, const Tensor& X, const Shape& s) {
+                              CHECK(reinterpret_cast<std::uintptr_t>(&w) % alignof(Wide) == 0);
+                              CHECK(X.shape() == s);
+                              return reshape(g * w.number, s);
+                            }));
+    y.backward(ones_like(y));
+    CHECK(x.grad().shape() == shape);
+    CHECK(same(x.grad(), full(shape, 3, {.dtype = Float64})));
+  }
+}
+
 TEST_CASE("a formula may say zero with an undefined tensor") {
   const Tensor x = leaf({1, 2});
   const Tensor y = record("silent", x.detach() * 2, wrt(x, [](const Tensor&) { return Tensor(); }));

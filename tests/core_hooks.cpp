@@ -60,6 +60,18 @@ TEST_CASE("hooks on leaves, on what is not reached, and hooks that only look") {
   CHECK(calls == 2);
 }
 
+TEST_CASE("a hook may walk a part of the graph that is being walked") {
+  const Tensor x = leaf(1), a = x * 2, b = a * a;
+  double inner = 0;
+  b.register_hook([&](const Tensor& g) {
+    inner = grad({a}, {x}, {}, {.retain_graph = true})[0].item();
+    return g;
+  });
+  (3 * b + b).backward();
+  CHECK(inner == 2);
+  CHECK(x.grad().item() == 32);
+}
+
 TEST_CASE("hooks can be removed, also while they run") {
   const Tensor x = leaf(1);
   HookId first = 0;

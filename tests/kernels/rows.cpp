@@ -167,10 +167,10 @@ TEST_CASE_TEMPLATE("kernels: layer norm", T, float, double) {
 
 TEST_CASE("kernels: rows by index") {
   const int threads_before = num_threads();
-  const i64 rows = 1000, of = 11;
-  std::vector<i64> index;
-  for (i64 r = 0; r < rows; ++r) index.push_back(r * r % of);
-  for (const i64 n : {2, 70, 1100}) {
+  const i64 rows = 1000;
+  for (const auto& [n, of] : {std::pair<i64, i64>{2, 11}, {70, 11}, {70, 700}, {1100, 11}, {1100, 700}}) {
+    std::vector<i64> index;
+    for (i64 r = 0; r < rows; ++r) index.push_back(r * r % of);
     const auto x = numbers<float>(of * n), g = numbers<float>(rows * n, 2);
     std::vector<float> y(static_cast<std::size_t>(rows * n)), expected(x.size(), 0.5f);
     kernels::gather_rows(Float32, rows, n, x.data(), index.data(), y.data());

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "column_sums.h"
 #include "kernels.h"
 #include "parallel.h"
 #include "prefetch.h"
+#include "scratch.h"
 #include "typed.h"
 
 namespace gradus::kernels {
@@ -163,22 +165,19 @@ void gather_rows(DType dtype, i64 rows, i64 n, const void* x, const i64* index, 
 
 namespace {
 
-// The terms of the columns [first, first + count) of those rows of y whose number is `part` modulo `parts`.
-void scatter_add_part(DType dtype, i64 rows, i64 n, i64 first, i64 count, i64 part, i64 parts, const void* g,
-                      const i64* index, void* y) {
-  constexpr i64 step = 128;
+// The columns [first, first + count) of so many rows of g, in this order (null: as they lie), added to those of y.
+void add_in_order(DType dtype, i64 rows, const i64* order, i64 n, i64 first, i64 count, const void* g, const i64* index,
+                  void* y) {
+  constexpr i64 step = 128, ahead = 2;
   const BinaryRun add = table().binary(Binary::Add, dtype);
   const i64 line = 64 / size_of(dtype);
-  const auto next = [&](i64 r) {
-    while (r < rows && index[r] % parts != part) ++r;
-    return r;
-  };
-  for (i64 r = next(0), after = 0; r < rows; r = after) {
-    after = next(r + 1);
-    // In steps: the row to come, which the processor does not foresee, is asked for little by little.
+  for (i64 k = 0; k < rows; ++k) {
+    const auto row = [&](i64 i) { return order ? order[i] : i; };
+    const i64 r = row(k), later = k + ahead < rows ? row(k + ahead) : -1;
+    // In steps: a row to come, which the processor does not foresee, is asked for little by little.
     for (i64 i = first; i < first + count; i += step) {
       const i64 end = std::min(i + step, first + count);
-      for (i64 j = i; after < rows && j < end; j += line) prefetch<0>(at(g, after * n + j, dtype));
+      for (i64 j = i; later >= 0 && j < end; j += line) prefetch<0>(at(g, later * n + j, dtype));
       void* to = at(y, index[r] * n + i, dtype);
       add(end - i, to, 1, at(g, r * n + i, dtype), 1, to, 1);
     }
@@ -189,20 +188,37 @@ void scatter_add_part(DType dtype, i64 rows, i64 n, i64 first, i64 count, i64 pa
 
 // Each element of y gets its terms in the order of the rows of g, whoever adds them up. One thread takes the rows as
 // they lie. Several share the rows of y among them, by turns, since neighbours in a table are often looked up equally
-// often, and each looks through all indices: that is little beside the sums where rows are long.
-void scatter_add_rows(DType dtype, i64 rows, i64 n, const void* g, const i64* index, i64 /*y_rows*/, void* y) {
+// often; and where each is looked up several times, its terms are added up one after the other, while it is in the
+// nearest cache.
+void scatter_add_rows(DType dtype, i64 rows, i64 n, const void* g, const i64* index, i64 y_rows, void* y) {
   if (n == 1) {
     return with_type(dtype, [&]<class T>(T) {
       if constexpr (!std::is_same_v<T, bool>)
         for (i64 r = 0; r < rows; ++r) static_cast<T*>(y)[index[r]] += static_cast<const T*>(g)[r];
     });
   }
+  if (rows * n <= piece || num_threads() == 1) return add_in_order(dtype, rows, nullptr, n, 0, n, g, index, y);
   constexpr i64 columns = 512, most_parts = 16;
-  if (rows * n <= piece || num_threads() == 1) return scatter_add_part(dtype, rows, n, 0, n, 0, 1, g, index, y);
   const i64 spans = (n + columns - 1) / columns, parts = std::clamp<i64>(n / 32, 1, most_parts);
+  // The rows of g in buckets, one for each row of y or for each part; start: where the parts begin.
+  const bool often = rows >= 2 * y_rows;
+  const i64 buckets = often ? y_rows : parts;
+  const auto bucket = [&](i64 r) { return often ? index[r] : index[r] % parts; };
+  auto* order = static_cast<i64*>(scratch(2, static_cast<std::size_t>(rows + buckets) * sizeof(i64)));
+  i64 *next = order + rows, start[most_parts + 1];
+  std::fill_n(next, buckets, 0);
+  for (i64 r = 0; r < rows; ++r) ++next[bucket(r)];
+  i64 before = 0;
+  for (i64 part = 0; part < parts; ++part) {
+    start[part] = before;
+    for (i64 b = part; b < buckets; b += parts) before += std::exchange(next[b], before);
+  }
+  start[parts] = rows;
+  for (i64 r = 0; r < rows; ++r) order[next[bucket(r)]++] = r;
   parallel(parts * spans, [&](i64 i) {
-    const i64 first = i % spans * columns;
-    scatter_add_part(dtype, rows, n, first, std::min(columns, n - first), i / spans, parts, g, index, y);
+    const i64 first = i % spans * columns, part = i / spans;
+    add_in_order(dtype, start[part + 1] - start[part], order + start[part], n, first, std::min(columns, n - first), g,
+                 index, y);
   });
 }
 

@@ -148,8 +148,8 @@ Tensor fused_attention(const Tensor& q, const Tensor& k, const Tensor& v, const 
   const Tensor top_scale = make(shape, q.dtype());
   Job job(queries, keys, values, mask, numbers);
   Tensor kept;
-  if (const std::int64_t size = kernels::attention_kept(job.job);
-      size > 0 && recording() && (wanted(q) || wanted(k) || wanted(v))) {
+  const std::array inputs{&q, &k, &v};
+  if (const std::int64_t size = kernels::attention_kept(job.job); size > 0 && recording(inputs)) {
     kept = make({size}, q.dtype());
     job.job.first.kept = mutable_pointer(kept);
   }
@@ -157,8 +157,7 @@ Tensor fused_attention(const Tensor& q, const Tensor& k, const Tensor& v, const 
   if (!kernels::attention(q.dtype(), job.job, mutable_pointer(y), y_at.data(), y.strides()[y.dim() - 2],
                           mutable_pointer(top_scale)))
     return {};
-  return record_together("scaled_dot_product_attention", y, std::array{&q, &k, &v},
-                         saving(q, k, v, mask, output, top_scale, kept),
+  return record_together("scaled_dot_product_attention", y, inputs, saving(q, k, v, mask, output, top_scale, kept),
                          [numbers](const Tensor& g, const Tensor& Q, const Tensor& K, const Tensor& V,
                                    const Tensor& mask_, const Tensor& Y, const Tensor& ts, const Tensor& weights) {
                            if (grad_enabled()) return composed_gradient(g, Q, K, V, mask_, numbers);

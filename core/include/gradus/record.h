@@ -178,8 +178,15 @@ constexpr std::size_t rule_room<Wrt<F, n>> =
     n * sizeof(Saved) + (nothing_in<F> ? 0 : (sizeof(F) + 7) / 8 * 8 + (alignof(F) > 8 ? alignof(F) - 8 : 0));
 
 inline bool wanted(const Tensor& input) { return input.defined() && input.requires_grad(); }
-/// Whether an op with these rules has to be recorded.
+/// Whether an op with these rules, or these inputs, has to be recorded.
 GRADUS_API bool recording(std::span<const Rule> rules);
+template <std::size_t N>
+bool recording(const std::array<const Tensor*, N>& inputs) {
+  if (!recording()) return false;
+  for (const Tensor* input : inputs)
+    if (wanted(*input)) return true;
+  return false;
+}
 
 /// The node of an op with a formula for each input. Behind it, in one block, stand the edges, the slots, and the room
 /// for what the slots keep.
@@ -304,13 +311,9 @@ requires(sizeof...(W) > 0) Tensor record(const char* op, Tensor y, const W&... w
 template <std::size_t N, class F, std::size_t n>
 Tensor record_together(const char* op, Tensor y, const std::array<const Tensor*, N>& inputs, const Saving<n>& saved,
                        F formula) {
-  if (!detail::recording()) return y;
-  for (const Tensor* input : inputs) {
-    if (!detail::wanted(*input)) continue;
+  if (detail::recording(inputs))
     y.impl().node =
         detail::Ref<detail::Node>::adopt(new detail::TogetherNode<N, F, n>(op, y, inputs, saved, std::move(formula)));
-    break;
-  }
   return y;
 }
 

@@ -56,10 +56,10 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
             words_size = h.kept || field.none() ? 0 : Field::most_words;
 
   using S = Space;
-  Space space(S::bytes<T>(scaled_size) + S::bytes<T>(h.queries * depth + w) +
-              S::bytes<T>(h.queries * width + w) + S::bytes<T>(h.queries) + S::bytes<T>(kt_size) +
-              S::bytes<T>(keys_most * depth + w) + S::bytes<T>(keys_most * h.width) +
-              2 * S::bytes<T>(m_most * tile_keys) + S::bytes<std::uint32_t>(words_size));
+  Space space(S::bytes<T>(scaled_size) + S::bytes<T>(h.queries * depth + w) + S::bytes<T>(h.queries * width + w) +
+              S::bytes<T>(h.queries) + S::bytes<T>(kt_size) + S::bytes<T>(keys_most * depth + w) +
+              S::bytes<T>(keys_most * h.width) + 2 * S::bytes<T>(m_most * tile_keys) +
+              S::bytes<std::uint32_t>(words_size));
   T* const scaled_q = space.take<T>(scaled_size);
   T* const q_panels = space.take<T>(h.queries * depth + w);
   T* const g_panels = space.take<T>(h.queries * width + w);

@@ -275,6 +275,14 @@ TEST_CASE("G13: modes end with their scope, also by an exception, and per thread
   CHECK(grad_enabled());
 }
 
+TEST_CASE("an op may be called leaf") {
+  const Tensor x = leaf(1);
+  const Tensor y = record("leaf", x.detach() * 2, wrt(x, [](const Tensor& g) { return g * 2; }));
+  CHECK(!y.is_leaf());
+  (y * 1).backward();
+  CHECK(x.grad().item() == 2);
+}
+
 TEST_CASE("leaves and detached tensors") {
   const Tensor x = leaf({1, 2});
   const Tensor y = x * 2;

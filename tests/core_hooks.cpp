@@ -72,6 +72,62 @@ TEST_CASE("a hook may walk a part of the graph that is being walked") {
   CHECK(x.grad().item() == 32);
 }
 
+TEST_CASE("what a hook consumes of the graph that is being walked is an error, and never walked") {
+  // In the last one nothing but the graph itself holds the ops below b.
+  const auto below = [](const Tensor& x, int kind) {
+    if (kind == 0) return x * 2;
+    const Tensor a = x * 2;
+    return kind == 1 ? a * a : sin(a) * sin(a);
+  };
+  for (int kind = 0; kind < 3; ++kind) {
+    for (const bool all : {false, true}) {
+      const Tensor x = leaf(1), b = below(x, kind), d = b * 3;
+      d.register_hook([&](const Tensor&) {
+        if (all)
+          b.backward();
+        else
+          grad({b}, {x});
+        return Tensor();
+      });
+      const Tensor loss = d * 5 + b;
+      CHECK(mentions(error_of([&] { loss.backward(); }), "was consumed by an earlier backward"));
+    }
+  }
+}
+
+TEST_CASE("a hook may drop and change what backward and grad were called with") {
+  for (const bool retain : {false, true}) {
+    const Tensor x = leaf(3);
+    auto root = std::make_unique<Tensor>(x * x);
+    const Tensor middle = x * 1;
+    root->register_hook([&](const Tensor&) {
+      root.reset();
+      return Tensor();
+    });
+    root->backward({}, {.retain_graph = retain});
+    CHECK(x.grad().item() == 6);
+
+    auto other = std::make_unique<Tensor>(middle * middle);
+    other->retain_grad();
+    middle.register_hook([&](const Tensor&) {
+      other.reset();
+      return Tensor();
+    });
+    x.zero_grad();
+    other->backward({}, {.retain_graph = retain});
+    CHECK(x.grad().item() == 6);
+  }
+  const Tensor x = leaf(2);
+  std::vector<Tensor> outputs{x * x}, inputs{x};
+  x.register_hook([&](const Tensor&) {
+    x.requires_grad_(false);
+    outputs.clear();
+    inputs.clear();
+    return Tensor();
+  });
+  CHECK(grad(outputs, inputs)[0].item() == 4);
+}
+
 TEST_CASE("hooks can be removed, also while they run") {
   const Tensor x = leaf(1);
   HookId first = 0;

@@ -116,6 +116,7 @@ class Sweep final : GradientBuffers {
   ~Sweep() {
     for (Entry& entry : entries_)
       if (entry.owned) Ref<Node>::adopt(entry.node);
+    --under_way;
   }
 
   /// Finds everything below the roots, and fills order_: the ops from the newest to the oldest, and then the leaves,
@@ -133,11 +134,7 @@ class Sweep final : GradientBuffers {
         return;
       }
       if (knows(node)) return;
-      if (node->consumed) [[unlikely]] {
-        fail(caller_, "the graph at '", node->op, "' ", node->shape,
-             " was consumed by an earlier backward and cannot be walked a second time; pass {.retain_graph = true} to "
-             "the first call, or compute the result anew");
-      }
+      check_unconsumed(*node);
       node->position = next;
       entries_.push_back({node, {}});
       stack.push_back(next);
@@ -146,7 +143,11 @@ class Sweep final : GradientBuffers {
       for (std::size_t k = order_.size() - 1; k > 0 && moves > 0 && order_[k - 1].order < order_[k].order; --k, --moves)
         std::swap(order_[k - 1], order_[k]);
     };
-    for (const Tensor& root : roots) visit(root.impl().node.get());
+    for (const Tensor& root : roots) {
+      Node* const node = root.impl().node.get();
+      visit(node);
+      if (!std::exchange(entry_of(node).owned, true)) Ref<Node>::share(node).release();
+    }
     while (!stack.empty()) {
       Node* node = entries_[stack.back()].node;
       stack.pop_back();
@@ -166,7 +167,8 @@ class Sweep final : GradientBuffers {
     for (const Tensor& input : inputs) {
       Entry* entry = find(input.impl().node.get());
       found.push_back(entry != nullptr);
-      if (entry) entry->needed = true;
+      inputs_.push_back(entry);
+      if (entry) entry->needed = entry->keep = true;
     }
     for (auto i = order_.rbegin(); i != order_.rend(); ++i) {
       Entry& entry = entries_[i->entry];
@@ -178,12 +180,10 @@ class Sweep final : GradientBuffers {
 
   void seed(const Tensor& root, const Tensor& g) { give(root.impl().node.get(), g); }
 
-  /// Back-propagates, and lets go of the history that was walked. Afterwards `result` of every entry with a tensor to
-  /// fill, and of those `keep` names, is its gradient.
-  void run(const std::vector<Tensor>& keep) {
+  /// Back-propagates, and lets go of the history that was walked. What runs on the way, a hook or a formula, may drop
+  /// tensors, change them and walk the same ops itself: nothing of the caller's is looked at again.
+  void run() {
     const GradMode mode(create_graph_);
-    for (const Tensor& tensor : keep)
-      if (Entry* entry = find(tensor.impl().node.get())) entry->keep = true;
     std::vector<Tensor> gradients;
     for (std::size_t i = 0; i < order_.size(); ++i) {
       if (i + ahead < order_.size()) fetch(*entries_[order_[i + ahead].entry].node);
@@ -192,6 +192,7 @@ class Sweep final : GradientBuffers {
       Node& node = *entry.node;
       if (node.hooks) call_hooks(entry);
       if (node.leaf || !entry.through) continue;
+      check_unconsumed(node);  // by a hook
       Tensor g = std::move(entry.gradient);
       if (entry.keep || node.sink) entry.gradient = g;
       const auto edges = node.edges();
@@ -214,13 +215,15 @@ class Sweep final : GradientBuffers {
           show_contribution(*seen, slot, *edges[slot], gradients[slot], entry_of(edges[slot].get()).gradient);
         give(edges[slot].get(), std::move(gradients[slot]));
       }
-      if (!retain_graph_) let_go(entry);
+      if (!retain_graph_ && outermost_) let_go(entry);
     }
   }
 
-  Tensor result(const Tensor& tensor) {
-    const Entry* entry = find(tensor.impl().node.get());
-    return entry ? entry->gradient : Tensor();
+  /// The gradient of each of the inputs that the sweep was restricted to; undefined where there is none.
+  std::vector<Tensor> results() const {
+    std::vector<Tensor> all;
+    for (const Entry* entry : inputs_) all.push_back(entry ? entry->gradient : Tensor());
+    return all;
   }
 
   /// Adds the gradients to the tensors that keep one.
@@ -245,12 +248,12 @@ class Sweep final : GradientBuffers {
 
  private:
   struct Entry {
-    Node* node;
+    Node* node;  // null once it was let go; until then it lives, since the sweep owns it or an op before it does
     Tensor gradient;
     bool keep = false;
     bool needed = true;   // its gradient is wanted
     bool through = true;  // and so is that of one of its inputs
-    bool owned = false;   // the reference of the first walked op that it is an input of has passed to this sweep
+    bool owned = false;   // a reference is the sweep's: to a root, or one taken over from a walked op with this input
   };
   struct Place {
     std::uint64_t order;
@@ -265,22 +268,36 @@ class Sweep final : GradientBuffers {
   }
 
   bool knows(const Node* op) const { return op->position < entries_.size() && entries_[op->position].node == op; }
+  void check_unconsumed(const Node& node) const {
+    if (!node.consumed) [[likely]]
+      return;
+    fail(caller_, "the graph at '", node.op, "' ", node.shape,
+         " was consumed by an earlier backward and cannot be walked a second time; pass {.retain_graph = true} to "
+         "the first call, or compute the result anew");
+  }
+
   /// Null where the sweep did not find the node.
   Entry* find(const Node* node) {
     if (node->leaf) {
       const auto position = leaves_.find(node);
       return position ? &entries_[*position] : nullptr;
     }
-    // A hook may have walked the same ops in a sweep of its own.
-    if (!knows(node) && std::exchange(latest_, sweeps) != sweeps)
-      for (std::uint32_t i = 0; i < entries_.size(); ++i)
-        if (Node* op = entries_[i].node; op && !op->leaf) op->position = i;
     return knows(node) ? &entries_[node->position] : nullptr;
   }
-  Entry& entry_of(const Node* node) { return *find(node); }
+  /// Of a node that it found.
+  Entry& entry_of(const Node* node) {
+    Entry* entry = find(node);
+    if (!entry) [[unlikely]] {  // a hook or a formula walked the same ops in a sweep of its own
+      for (std::uint32_t i = 0; i < entries_.size(); ++i)
+        if (Node* op = entries_[i].node; op && !op->leaf) op->position = i;
+      entry = find(node);
+    }
+    return *entry;
+  }
 
   /// Lets go of a walked op's inputs, and of the op itself: all that it was an input of has been walked. The inputs,
-  /// still to be walked, are held by the sweep from now on, so a node ends while it is in the cache.
+  /// still to be walked, are held by the sweep from now on, so a node ends while it is in the cache. Not within another
+  /// sweep, which may know the same ops: there they end with what holds them.
   void let_go(Entry& entry) {
     for (Ref<Node>& edge : entry.node->edges()) {
       if (!edge) continue;
@@ -344,9 +361,10 @@ class Sweep final : GradientBuffers {
   PoolVector<Entry> entries_;
   PoolVector<Place> order_;  // no node before those that it is an input of
   LeafIndex leaves_;
-  static inline thread_local std::uint64_t sweeps = 0;
-  std::uint64_t latest_ = ++sweeps;  // as the ops' positions were written
-  Node* walked_ = nullptr;           // whose gradients are being formed
+  std::vector<const Entry*> inputs_;  // null for one that was not found
+  static inline thread_local int under_way = 0;
+  const bool outermost_ = ++under_way == 1;
+  Node* walked_ = nullptr;  // whose gradients are being formed
 };
 
 /// The upstream gradient: as given, or 1 for a single element.
@@ -372,7 +390,7 @@ void Tensor::backward(const Tensor& gradient, const BackwardOptions& options) co
   detail::Sweep sweep("backward", options.create_graph, options.retain_graph.value_or(options.create_graph));
   sweep.discover({*this});
   sweep.seed(*this, g);
-  sweep.run({});
+  sweep.run();
   sweep.fill_sinks();
 }
 
@@ -396,10 +414,8 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
     check(used[i] || options.allow_unused, "grad", "no output depends on input ", i, ": ", inputs[i],
           "; pass {.allow_unused = true} to get an undefined tensor for it");
   for (std::size_t i = 0; i < outputs.size(); ++i) sweep.seed(outputs[i], upstream[i]);
-  sweep.run(inputs);
-  std::vector<Tensor> results;
-  for (const Tensor& input : inputs) results.push_back(sweep.result(input));
-  return results;
+  sweep.run();
+  return sweep.results();
 }
 
 }  // namespace gradus

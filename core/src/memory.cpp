@@ -64,7 +64,7 @@ struct FreeBlock {
 
 // How much of a pool is in use, and what it may keep unused beside that: together a little more than what was in use at
 // the busiest moment. So memory never grows beyond a fixed multiple of what the program needs, and a step as large as
-// the last one needs nothing from the system.
+// the last one needs nothing from the system. (Of small blocks each thread may keep as much, until it ends.)
 struct Use {
   std::int64_t bytes = 0, peak = 0;
   void add(std::int64_t by) {
@@ -299,7 +299,10 @@ void* pool_allocate(std::size_t bytes) {
   if (!list) [[unlikely]] {
     std::lock_guard lock(registry().mutex);
     const std::size_t taken = registry().slabs.take(index, state ? taken_at_once : 0, list);
-    if (state) state->kept += static_cast<std::int64_t>(taken * size);
+    if (state)
+      state->kept += static_cast<std::int64_t>(taken * size);
+    else
+      registry().small.add(static_cast<std::int64_t>(size));
   }
   void* block = std::exchange(list, list->next);
   if (!state) return block;
@@ -318,6 +321,7 @@ void pool_free(void* block, std::size_t bytes) noexcept {
   if (state) state->use(-size);
   if (!state || state->kept >= state->may_keep) {
     std::lock_guard lock(registry().mutex);
+    if (!state) registry().small.add(-size);
     return registry().slabs.put(block);
   }
   FreeBlock*& list = state->free[static_cast<std::size_t>(index)];

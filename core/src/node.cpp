@@ -3,8 +3,8 @@
 #include <gradus/record.h>
 
 #include <algorithm>
+#include <cassert>
 #include <new>
-#include <string_view>
 
 #include "internal.h"
 #include "memory.h"
@@ -41,12 +41,11 @@ bool CompactShape::operator==(const Shape& shape) const {
   return rank_ == shape.size() && std::equal(shape.begin(), shape.end(), sizes_);
 }
 
+Node::Node(const Tensor& tensor)
+    : op("leaf"), order(next_order()), shape(tensor.shape()), dtype(tensor.dtype()), leaf(true) {}
+
 Node::Node(const char* op_name, const Tensor& output)
-    : op(op_name),
-      order(next_order()),
-      shape(output.shape()),
-      dtype(output.dtype()),
-      leaf(std::string_view(op_name) == "leaf") {}
+    : op(op_name), order(next_order()), shape(output.shape()), dtype(output.dtype()), leaf(false) {}
 
 Node::~Node() = default;
 
@@ -119,8 +118,8 @@ void RuleNode::gradients(const Tensor& g, std::span<Tensor> into, GradientBuffer
   }
 }
 
-RuleNode::RuleNode(const char* op_name, const Tensor& result, std::size_t inputs)
-    : Node(op_name, result), inputs_(static_cast<std::uint16_t>(inputs)) {
+RuleNode::RuleNode(const char* op_name, const Tensor& result, std::size_t inputs, std::size_t bytes)
+    : Node(op_name, result), inputs_(static_cast<std::uint16_t>(inputs)), bytes_(static_cast<std::uint16_t>(bytes)) {
   for (std::size_t i = 0; i < inputs; ++i) {
     new (behind<Ref<Node>>(i * sizeof(Ref<Node>))) Ref<Node>;
     new (&slot(i)) Slot;
@@ -154,6 +153,7 @@ void RuleNode::keep(std::span<const Rule> rules, const Tensor& output) {
     to.type = rule.type;
     at += (rule.type->bytes + sizeof(void*) - 1) / sizeof(void*) * sizeof(void*);
   }
+  assert(at <= bytes_);
 }
 
 void RuleNode::release_saved() {

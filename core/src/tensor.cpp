@@ -295,7 +295,7 @@ const Tensor& Tensor::requires_grad_(bool wanted) const {
   if (wanted) {
     check(is_floating(dtype()), "requires_grad_", "only Float32 and Float64 carry gradients, got ", dtype(), " ",
           *this);
-    impl().node = detail::Ref<detail::Node>::adopt(new detail::Node("leaf", *this));
+    impl().node = detail::Ref<detail::Node>::adopt(new detail::Node(*this));
     impl().node->sink = &impl();
   } else {
     const detail::SpinGuard guard(impl().node->lock);

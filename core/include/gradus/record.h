@@ -207,7 +207,7 @@ class GRADUS_API RuleNode : public Node {
     std::uint16_t formula = 0, saved = 0, count = 0;  // the formula, and `count` tensors: bytes behind the node
   };
   static constexpr std::size_t for_input = sizeof(Ref<Node>) + sizeof(Slot);
-  RuleNode(const char* op_name, const Tensor& result, std::size_t inputs);
+  RuleNode(const char* op_name, const Tensor& result, std::size_t inputs, std::size_t bytes);
 
  private:
   template <class T>
@@ -217,13 +217,13 @@ class GRADUS_API RuleNode : public Node {
   Slot& slot(std::size_t i) const { return *behind<Slot>(inputs_ * sizeof(Ref<Node>) + i * sizeof(Slot)); }
   std::span<Saved> saved_for(const Slot& slot) const { return {behind<Saved>(slot.saved), slot.count}; }
 
-  std::uint16_t inputs_;
+  std::uint16_t inputs_, bytes_;  // those behind the node
 };
 
 template <std::size_t inputs, std::size_t bytes>
 class RuleNodeWithRoom final : public RuleNode {
  public:
-  RuleNodeWithRoom(const char* op_name, const Tensor& result) : RuleNode(op_name, result, inputs) {
+  RuleNodeWithRoom(const char* op_name, const Tensor& result) : RuleNode(op_name, result, inputs, sizeof(behind_)) {
     static_assert(sizeof(RuleNodeWithRoom) == sizeof(RuleNode) + sizeof(behind_) && sizeof(behind_) < 65536);
   }
 

@@ -46,7 +46,8 @@ class GRADUS_API CompactShape {
 /// One recorded op (or one leaf). It points to the nodes of its inputs, never to their data, and never to its own
 /// output.
 struct GRADUS_API Node : Counted {
-  Node(const char* op_name, const Tensor& output);
+  explicit Node(const Tensor& tensor);              // of a leaf
+  Node(const char* op_name, const Tensor& output);  // of an op
   virtual ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;

@@ -95,6 +95,18 @@ TEST_CASE("what a hook consumes of the graph that is being walked is an error, a
   }
 }
 
+TEST_CASE("a hook that calls itself without end is an error") {
+  const Tensor x = leaf(1), y = x * 2;
+  y.register_hook([&](const Tensor&) {
+    grad({y}, {x}, {}, {.retain_graph = true});
+    return Tensor();
+  });
+  CHECK(mentions(error_of([&] { (y * 3).backward(); }), "does a hook call it for its own tensor?"));
+  const Tensor z = x * 2;
+  z.backward();  // as ever
+  CHECK(x.grad().item() == 2);
+}
+
 TEST_CASE("a hook may drop and change what backward and grad were called with") {
   for (const bool retain : {false, true}) {
     const Tensor x = leaf(3);

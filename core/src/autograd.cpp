@@ -110,7 +110,12 @@ void add_to(Tensor& sum, const Tensor& g, bool create_graph) {
 class Sweep final : GradientBuffers {
  public:
   Sweep(const char* caller, bool create_graph, bool retain_graph)
-      : caller_(caller), create_graph_(create_graph), retain_graph_(retain_graph) {}
+      : caller_(caller), create_graph_(create_graph), retain_graph_(retain_graph) {
+    constexpr int most = 100;
+    check(under_way < most, caller, "called by a hook or a formula that runs within another, ", most,
+          " times over; does a hook call it for its own tensor?");
+    ++under_way;
+  }
   Sweep(const Sweep&) = delete;
   Sweep& operator=(const Sweep&) = delete;
   ~Sweep() {
@@ -363,7 +368,7 @@ class Sweep final : GradientBuffers {
   LeafIndex leaves_;
   std::vector<const Entry*> inputs_;  // null for one that was not found
   static inline thread_local int under_way = 0;
-  const bool outermost_ = ++under_way == 1;
+  const bool outermost_ = under_way == 0;
   Node* walked_ = nullptr;  // whose gradients are being formed
 };
 

@@ -19,7 +19,7 @@
 // An op whose output is a part of its input (a slice, rows of a table) is written with `wrt_part`: beside the formula
 // it says how to add the same gradient to a whole dx in place, so that n parts of one tensor cost n parts, not n
 // tensors. Where an op can add the gradient of a whole input to another one at less than the cost of a sum, `wrt_onto`
-// says how.
+// says how. (What adds is not given the shape: dx has it.)
 #include <gradus/detail/node.h>
 #include <gradus/tensor.h>
 

@@ -100,7 +100,8 @@ class GRADUS_API Tensor {
   void backward(const Tensor& gradient = {}, const BackwardOptions& options = {}) const;
   /// Calls `hook` once per backward with the complete gradient of this tensor, before it is passed on or accumulated; a
   /// defined result (same shape) replaces it. Hooks run in the order they were registered. The gradient a hook is given
-  /// may be held by others: changing it in place is an Error.
+  /// may be held by others: changing it in place is an Error. It may itself walk what is being walked, with
+  /// {.retain_graph = true}: what it consumes the walk around it meets with an Error.
   HookId register_hook(Hook hook) const;
   void remove_hook(HookId id) const;
   /// Makes this tensor object, for every handle on it, stand on `data`'s elements, shape and dtype; its gradient is

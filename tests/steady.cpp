@@ -32,7 +32,7 @@ namespace {
 struct Calls {
   std::int64_t pool = 0;     // posix_memalign: recycled memory, for tensors, their data and nodes (core/src/memory.cpp)
   std::int64_t scratch = 0;  // aligned operator new: the kernels' working memory (core/src/kernels/scratch.cpp)
-  std::int64_t other = 0;    // the rest: a sweep's lists, names
+  std::int64_t other = 0;    // the rest: short lists, names
 };
 
 std::atomic<bool> counting{false};

@@ -145,13 +145,14 @@ void RuleNode::keep(std::span<const Rule> rules, const Tensor& output) {
       at += sizeof(Saved);
       ++to.count;
     }
+    at = room_for(at);
     if (rule.type->copy) {
-      while (reinterpret_cast<std::uintptr_t>(behind<std::byte>(at)) % rule.type->alignment != 0) at += sizeof(void*);
+      while (reinterpret_cast<std::uintptr_t>(behind<std::byte>(at)) % rule.type->alignment != 0) at += room_step;
       rule.type->copy(behind<void>(at), rule.formula);
     }
     to.formula = static_cast<std::uint16_t>(at);
     to.type = rule.type;
-    at += (rule.type->bytes + sizeof(void*) - 1) / sizeof(void*) * sizeof(void*);
+    at += room_for(rule.type->bytes);
   }
   assert(at <= bytes_);
 }

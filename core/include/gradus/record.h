@@ -108,6 +108,10 @@ struct FormulaType {
   void (*destroy)(void* formula);               // null where there is nothing to do
 };
 
+// What is kept behind a node begins at whole steps, a formula that is aligned to more at the next place that suits it.
+inline constexpr std::size_t room_step = 8;
+constexpr std::size_t room_for(std::size_t bytes) { return (bytes + room_step - 1) / room_step * room_step; }
+
 template <class F, std::size_t... I>
 Tensor call_with(const F& formula, const Tensor& g, [[maybe_unused]] SavedTensors& saved) {
   if constexpr (std::is_invocable_v<const F&, const Tensor&, decltype(saved[I])...>)
@@ -175,7 +179,8 @@ template <class W>
 constexpr std::size_t rule_room = 0;
 template <class F, std::size_t n>
 constexpr std::size_t rule_room<Wrt<F, n>> =
-    n * sizeof(Saved) + (nothing_in<F> ? 0 : (sizeof(F) + 7) / 8 * 8 + (alignof(F) > 8 ? alignof(F) - 8 : 0));
+    room_for(n * sizeof(Saved)) +
+    (nothing_in<F> ? 0 : room_for(sizeof(F)) + (alignof(F) > room_step ? alignof(F) - room_step : 0));
 
 inline bool wanted(const Tensor& input) { return input.defined() && input.requires_grad(); }
 /// Whether an op with these rules, or these inputs, has to be recorded.
@@ -228,7 +233,7 @@ class RuleNodeWithRoom final : public RuleNode {
   }
 
  private:
-  alignas(8) std::byte behind_[inputs * for_input + bytes];
+  alignas(room_step) std::byte behind_[inputs * for_input + bytes];
 };
 
 /// Gives y the node as its place in the history, with these rules.

@@ -155,6 +155,61 @@ TEST_CASE("fused attention gives the values and gradients of the composed form")
   }
 }
 
+// Heads whose keys fit one or two vectors have a way of their own, with sizes on both sides of it.
+TEST_CASE("short heads give the values and gradients of the composed form") {
+  const Shape widths[] = {{16, 16}, {8, 24}, {48, 16}, {12, 16}, {32, 8}, {16, 80}};
+  for (const DType dtype : {Float64, Float32}) {
+    std::size_t n = 0;
+    for (const std::int64_t keys : {4, 5, 7, 8, 9, 13, 16, 17, 25, 32, 33})
+      for (const std::int64_t queries : {4, 5, 6, 10, 11, 23, 97}) {
+        const Shape& width = widths[n++ % std::size(widths)];
+        const AttentionOptions masks[] = {
+            {},
+            {.is_causal = true, .scale = 0.7},
+            {.is_causal = true, .causal_offset = keys - queries},
+            {.mask = some({2, 1, keys}, n)},
+            {.mask = some({queries, keys}, n), .is_causal = true, .causal_offset = 1},
+            {.mask = some({keys, queries}, n).transpose(0, 1)},
+            {.mask = bias({2, queries, keys}, dtype)},
+        };
+        for (AttentionOptions options : masks)
+          for (const double p : {0., 0.4}) {
+            options.dropout_p = p;
+            CAPTURE(dtype);
+            CAPTURE(queries);
+            CAPTURE(keys);
+            const Tensor q = input({2, queries, width[0]}, 1, dtype), k = input({2, keys, width[0]}, 2, dtype),
+                         v = input({2, keys, width[1]}, 3, dtype);
+            const Result fused = run(scaled_dot_product_attention, q, k, v, options);
+            compare(fused, run(composed, q, k, v, options), dtype == Float64 ? 1e-13 : 2e-5);
+            const NoGradGuard guard;  // no weights are kept then
+            Generator generator(5);
+            options.generator = &generator;
+            CHECK(same(scaled_dot_product_attention(q, k, v, options), fused.y));
+          }
+      }
+  }
+}
+
+// Were backward to compute scores in another way than forward did, e^(what they differ by) would show.
+TEST_CASE("weights in backward are at most 1, however large the scores") {
+  for (const DType dtype : {Float64, Float32})
+    for (const double size : {10., 1e3, 1e6, 1e9})
+      for (const std::int64_t keys : {5, 7, 16, 40})
+        for (const std::int64_t d : {3, 4, 8, 12, 24, 48}) {
+          CAPTURE(dtype);
+          CAPTURE(size);
+          CAPTURE(keys);
+          CAPTURE(d);
+          const Tensor q = uniform({1, 10, d}, -size, size, 1, dtype), k = uniform({1, keys, d}, -size, size, 2, dtype),
+                       v = input({1, keys, 4}, 3, dtype);
+          const Tensor g = uniform({1, 10, 4}, -1, 1, 4, dtype);
+          const Tensor y = scaled_dot_product_attention(q, k, v);
+          CHECK(is_fused(y));
+          CHECK(amax(abs(grad({y}, {v}, {g})[0])).item() <= abs(g).sum().item() * 1.00001);
+        }
+}
+
 TEST_CASE("fused attention reads heads where they lie, and keeps them there") {
   const Tensor x = input({2, 11, 3 * 8}, 1, Float32);
   const auto heads = [&](const Tensor& t) { return t.view({2, 11, 3, 8}).transpose(1, 2); };

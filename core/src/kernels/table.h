@@ -110,10 +110,9 @@ struct DropoutField {
   double p = 0;
 };
 
-// Of a tile of scores: all that its queries may see lies in columns [0, end); `all`: and they may see all of that.
+// Of a tile of scores: all that its queries may see lies in columns [0, end), and columns [0, shown) are seen by each.
 struct SeenTile {
-  std::int32_t end;
-  bool all;
+  std::int32_t end, shown;
 };
 
 // How attention is cut: the scores of `queries` × `keys` make one tile.
@@ -148,9 +147,13 @@ struct AttentionHead {
   i64 first_weight;      // the place in its field of this head's weight [0, 0]; they lie row by row
 
   // What forward keeps for backward where all keys are one tile, or null: e^(score - largest), with a minus (also
-  // before 0) where the weight is dropped; row by row, kept_row(keys) apart, 0 where nothing is seen.
+  // before 0) where the weight is dropped; row by row, kept_row(keys) apart, 0 where nothing is seen and where there is
+  // no key (by whole vectors at least).
   void* kept;
 };
+
+// Whether the powers that may be kept take no more memory than the rows of K and V.
+constexpr bool keeps_powers(const AttentionHead& h) { return kept_row(h.keys) <= h.depth + h.width; }
 
 // Where the gradients of a head lie.
 struct AttentionGradients {
@@ -203,6 +206,14 @@ struct Table {
   // dK and dV of the keys [j0, j1), j0 being the first of a tile, and their share of dQ. False as above.
   bool (*attention_backward)(DType dtype, const AttentionHead& head, const AttentionGradients& gradients, i64 j0,
                              i64 j1);
+  // Short heads, which have few keys: the elements in a row of their bias, 0 for all other heads; and that bias, what
+  // is added to scores, -inf where a query does not see a key. Where short_attention gives false, attention is to be
+  // asked. Backward takes heads whose powers were kept, all of it at once, and looks at no tiles.
+  i64 (*short_bias_row)(DType dtype, const AttentionHead& head);
+  void (*short_bias)(DType dtype, const AttentionHead& head, void* bias);
+  bool (*short_attention)(DType dtype, const AttentionHead& head, const void* bias, i64 i0, i64 i1, void* y, i64 y_row,
+                          void* top_scale);
+  bool (*short_attention_backward)(DType dtype, const AttentionHead& head, const AttentionGradients& gradients);
 
   // Rows of n neighbours. (Float32 and Float64)
   void (*softmax)(DType dtype, i64 rows, i64 n, const void* x, void* y);

@@ -143,7 +143,7 @@ bool attention_of(const AttentionHead& h, i64 i0, i64 i1, void* y_, i64 y_row, v
       if (seen[t].end == 0) continue;
       multiply_packed(m, up(seen[t].end, w), h.depth, q, h.depth, k_panels + t * tile_keys * h.depth, scores + n,
                       s_row);
-      if (!seen[t].all) hide(h, i, m, t * tile_keys, seen[t].end, scores + n, s_row);
+      hide_unseen(h, seen[t], i, m, t * tile_keys, scores + n, s_row);
       n += seen[t].end;
     }
 
@@ -178,8 +178,8 @@ bool attention_of(const AttentionHead& h, i64 i0, i64 i1, void* y_, i64 y_row, v
           });
       }
     }
-    // Another block of queries may see more keys.
-    if (kept_rows && n < h.keys) clear(m, h.keys - n, kept_rows + n, s_row);
+    // Another block of queries may see more keys, and backward reads whole vectors.
+    if (kept_rows) clear(m, s_row - n, kept_rows + n, s_row);
 
     // Neighbouring tiles are one run of keys.
     T* const out = y + i * y_row;

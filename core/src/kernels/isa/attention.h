@@ -177,7 +177,7 @@ GRADUS_INLINE Int<T> falsehoods(const bool* p, i64 step, i64 count, i64 before) 
 }
 
 // Scores of the queries from i0 on for the keys from j0 on: what is added is added, what is hidden becomes -inf. Whole
-// vectors are written.
+// vectors are written; beyond the last column anything may stand.
 template <class T>
 void hide(const AttentionHead& h, i64 i0, i64 rows, i64 j0, i64 columns, T* s, i64 s_row) {
   constexpr i64 w = Lanes<T>::count;
@@ -213,6 +213,14 @@ void hide(const AttentionHead& h, i64 i0, i64 rows, i64 j0, i64 columns, T* s, i
       store<T>(s + j, v);
     }
   }
+}
+
+// The same for a tile of scores: what all queries see is passed over, in whole vectors.
+template <class T>
+GRADUS_INLINE void hide_unseen(const AttentionHead& h, SeenTile seen, i64 i0, i64 rows, i64 j0, T* s, i64 s_row) {
+  if (seen.shown >= seen.end) return;
+  const i64 from = seen.shown / Lanes<T>::count * Lanes<T>::count;
+  hide(h, i0, rows, j0 + from, seen.end - from, s + from, s_row);
 }
 
 // ---- dropout: the same field that dropping a tensor of all weights would draw

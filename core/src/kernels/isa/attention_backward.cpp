@@ -95,7 +95,7 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
       SeenTile seen = h.tiles[i / block_queries * tiles + t];
       if (i + block_queries < h.queries) {
         const SeenTile below = h.tiles[(i / block_queries + 1) * tiles + t];
-        seen = {seen.end > below.end ? seen.end : below.end, seen.all && below.all && seen.end == below.end};
+        seen = {seen.end > below.end ? seen.end : below.end, seen.shown < below.shown ? seen.shown : below.shown};
       }
       const i64 m = least(band_queries, h.queries - i), n = seen.end;
       if (n == 0) {
@@ -117,7 +117,7 @@ bool attention_backward_of(const AttentionHead& h, const AttentionGradients& d, 
       Drawn drawn{};
       if (!h.kept) {
         multiply_packed(m, up(n, w), h.depth, scaled_q + i * h.depth, h.depth, kt_panels, p, tile_keys);
-        if (!seen.all) hide(h, i, m, j, n, p, tile_keys);
+        hide_unseen(h, seen, i, m, j, p, tile_keys);
         if (!field.none()) drawn = field.draw(i, m, j, n, words);
       }
       for (i64 r = 0; r < m; ++r) {

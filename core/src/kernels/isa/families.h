@@ -37,6 +37,13 @@ AttentionBlocks attention_blocks();
 bool attention(DType dtype, const AttentionHead& head, i64 i0, i64 i1, void* y, i64 y_row, void* top_scale);
 bool attention_backward(DType dtype, const AttentionHead& head, const AttentionGradients& gradients, i64 j0, i64 j1);
 
+// short_attention.cpp
+i64 short_bias_row(DType dtype, const AttentionHead& head);
+void short_bias(DType dtype, const AttentionHead& head, void* bias);
+bool short_attention(DType dtype, const AttentionHead& head, const void* bias, i64 i0, i64 i1, void* y, i64 y_row,
+                     void* top_scale);
+bool short_attention_backward(DType dtype, const AttentionHead& head, const AttentionGradients& gradients);
+
 // softmax.cpp
 void softmax(DType dtype, i64 rows, i64 n, const void* x, void* y);
 void softmax_backward(DType dtype, i64 rows, i64 n, const void* g, const void* y, void* dx);

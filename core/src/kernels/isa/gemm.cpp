@@ -11,6 +11,7 @@
 #include "families.h"
 #include "packing.h"
 #include "products.h"
+#include "tile.h"
 
 namespace gradus::kernels::GRADUS_ISA_NS {
 namespace {
@@ -41,23 +42,7 @@ template <class T, int rows, int vectors>
 void tile(const TileJob<T>& job) {
   constexpr i64 w = Lanes<T>::count;
   Vec<T> acc[rows][vectors] = {};
-  const T* b = job.b;
-  const T* a = job.a;
-  const i64 a_row = job.a_row, a_col = job.a_col, b_row = job.b_row;
-#pragma GCC unroll 2
-  for (i64 p = job.k; p > 0; --p) {
-    Vec<T> bv[vectors];
-#pragma GCC unroll 2
-    for (int v = 0; v < vectors; ++v) bv[v] = load(b + v * w);
-#pragma GCC unroll 14
-    for (int r = 0; r < rows; ++r) {
-      const Vec<T> av = splat(a[r * a_row]);
-#pragma GCC unroll 2
-      for (int v = 0; v < vectors; ++v) acc[r][v] += av * bv[v];
-    }
-    a += a_col;
-    b += b_row;
-  }
+  multiply_onto<T, rows, vectors>(job.k, job.a, job.a_row, job.a_col, job.b, job.b_row, acc);
   T* c = job.c;
   if (job.cols >= vectors * w) {
     if (job.bias) {

@@ -6,9 +6,31 @@
 namespace gradus::kernels::GRADUS_ISA_NS {
 namespace {
 
-// A panel of B: k rows of tile_cols neighbours, `cols` of them from B; the others do not count. It is stored by whole
-// vectors, so that the product can load them back at once: a load that spans several stores waits until they have left
-// the core.
+// Columns that are runs, as the rows of one vector of a panel: a vector full of them, or where not `whole` the first
+// `count`, with 0 in place of the others.
+template <class T, bool whole>
+GRADUS_INLINE void pack_columns(i64 k, i64 count, const T* b, i64 b_col, T* to) {
+  constexpr i64 nr = tile_cols<T>, w = Lanes<T>::count;
+  Vec<T> v[w];
+  i64 p = 0;
+  for (; p + w <= k; p += w, to += w * nr) {
+#pragma GCC unroll 16
+    for (int e = 0; e < w; ++e) v[e] = whole || e < count ? load(b + e * b_col + p) : Vec<T>{};
+    transpose<T>(v);
+#pragma GCC unroll 16
+    for (int e = 0; e < w; ++e) store<T>(to + e * nr, v[e]);
+  }
+  if (p < k) {
+#pragma GCC unroll 16
+    for (int e = 0; e < w; ++e) v[e] = whole || e < count ? load_first(b + e * b_col + p, k - p) : Vec<T>{};
+    transpose<T>(v);
+    for (int e = 0; e < k - p; ++e) store<T>(to + e * nr, v[e]);
+  }
+}
+
+// A panel of B: k rows of tile_cols neighbours, `cols` of them from B; beyond them are 0 up to the end of the vector,
+// and whatever was there. It is stored by whole vectors, so that the product can load them back at once: a load that
+// spans several stores waits until they have left the core.
 template <class T>
 void pack_panel(i64 k, i64 cols, const T* b, i64 b_row, i64 b_col, T* panel) {
   constexpr i64 nr = tile_cols<T>, w = Lanes<T>::count;
@@ -24,30 +46,14 @@ void pack_panel(i64 k, i64 cols, const T* b, i64 b_row, i64 b_col, T* panel) {
     return;
   }
   if (b_row == 1) {
-    for (i64 j = 0; j < cols; j += w) {
-      // Columns beyond the last repeat it: what comes of them is not stored.
-      const T* column[w];
-      for (int e = 0; e < w; ++e) column[e] = b + (j + e < cols ? j + e : cols - 1) * b_col;
+    i64 j = 0;
+    for (; j + w <= cols; j += w) {
+      // The columns of the next vector, if it is whole.
       if (j + 2 * w <= cols)
-        for (int e = 0; e < w; ++e) ask_for<0>(k, column[e] + w * b_col);
-      T* to = panel + j;
-      i64 p = 0;
-      for (; p + w <= k; p += w, to += w * nr) {
-        Vec<T> v[w];
-#pragma GCC unroll 16
-        for (int e = 0; e < w; ++e) v[e] = load(column[e] + p);
-        transpose<T>(v);
-#pragma GCC unroll 16
-        for (int e = 0; e < w; ++e) store<T>(to + e * nr, v[e]);
-      }
-      if (p < k) {
-        Vec<T> v[w];
-#pragma GCC unroll 16
-        for (int e = 0; e < w; ++e) v[e] = load_first(column[e] + p, k - p);
-        transpose<T>(v);
-        for (int e = 0; e < k - p; ++e) store<T>(to + e * nr, v[e]);
-      }
+        for (int e = 0; e < w; ++e) ask_for<0>(k, b + (j + w + e) * b_col);
+      pack_columns<T, true>(k, w, b + j * b_col, b_col, panel + j);
     }
+    if (j < cols) pack_columns<T, false>(k, cols - j, b + j * b_col, b_col, panel + j);
     return;
   }
   for (i64 j = 0; j < nr; ++j)

@@ -103,9 +103,9 @@ Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& key, co
   if (mask.defined()) {
     seen =
         as_bool(over_heads(mask, query.size(0), h_, query.size(1), key.size(1)), op);  // [B, h, Lq, Lk], some of them 1
-    // For gradients alone: without a history there is nothing to do. Mostly all three are one tensor, and one look at
-    // it is enough.
-    if (grad_enabled() && !(query.is_same(key) && value.is_same(key) && all_finite(query))) {
+    // Mostly all three are one tensor, and one look at it is enough. Without a history nobody needs it, but the bits
+    // are to be those with one.
+    if (!(query.is_same(key) && value.is_same(key) && all_finite(query))) {
       from = without_hidden(query, seen, {1, 3});
       to = without_hidden(key, seen, {1, 2});
       what = value.is_same(key) ? to : without_hidden(value, seen, {1, 2});

@@ -92,10 +92,14 @@ template <class T>
 template <class T, int vectors>
 GRADUS_INLINE void exponentials(i64 rows, T* s, i64 s_row, const T* bias, T* top_scale, T* sums) {
   constexpr i64 w = Lanes<T>::count;
+  const Vec<T> hidden = splat<T>(-Lanes<T>::infinity);
   for (i64 i = 0; i < rows; ++i, s += s_row, bias += vectors * w, sums += w) {
     Vec<T> x[vectors], sum{};
 #pragma GCC unroll 2
-    for (int v = 0; v < vectors; ++v) x[v] = load(s + v * w) + load(bias + v * w);
+    for (int v = 0; v < vectors; ++v) {
+      const Vec<T> b = load(bias + v * w);
+      x[v] = b == hidden ? hidden : load(s + v * w) + b;  // chosen, not added: hidden scores may have overflowed
+    }
     const Vec<T> top = largest_in_all<T>(max<T>(x[0], x[vectors - 1]));
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) {
